@@ -1,0 +1,52 @@
+# Every target sets up what it needs: a virtual environment in .venv, made anew when pyproject.toml changes.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+PYTEST := $(BIN)/python -m pytest
+PYTEST_WORKERS ?= auto
+
+.DEFAULT_GOAL := test
+.PHONY: test check nightly bench run clean
+
+test: check ## the gate: lint, types and layers, then all tests
+	$(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8
+
+check: $(READY) ## lint, types and layers only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+nightly: $(READY) ## property tests with many more examples, and the tests marked nightly
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8 -m "nightly or hypothesis"
+
+bench: $(READY) ## the figures, as ratios within one run
+	$(BIN)/python -m bench
+
+run: $(READY) ## the example
+	$(BIN)/python examples/first_in_line.py
+
+clean:
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find bench examples src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamp holds the directory it was made in, so that a copied or moved checkout does not test the old place,
+# and is worth nothing when the Python behind the environment has gone.
+MADE_IN := $(shell $(BIN)/python --version >/dev/null 2>&1 && cat $(READY) 2>/dev/null)
+
+.PHONY: stale
+$(READY): pyproject.toml $(if $(filter $(CURDIR),$(MADE_IN)),,stale)
+	@set -eu; \
+	rm -rf $(VENV); \
+	for python in python3.13 python3.12 python3.11 python3 python; do \
+		: "a name on the PATH may be a shim without a Python behind it, so it has to run"; \
+		if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			echo "Making $(VENV) with $$($$python --version), about half a minute"; \
+			$$python -m venv $(VENV); \
+			break; \
+		fi; \
+	done; \
+	test -x $(BIN)/python || { \
+		echo "qo needs Python 3.11 or newer with venv and pip: put one on the PATH and run make again." >&2; exit 1; }; \
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'; \
+	echo "$(CURDIR)" > $@

@@ -1,0 +1,59 @@
+"""What happened, in the order in which it happened."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One entry of a store's feed, appended in the same atomic step as the change it tells of.
+
+    `subject` is the id of a job or of a caller in `limiter.acquire`, or the name of a group or user.
+    `kind` is the state a job went into, or one of the constants below.
+    """
+
+    id: int
+    at: datetime
+    kind: str
+    subject: str
+    detail: dict[str, Any]
+
+
+STAGE = "stage"
+PROGRESS = "progress"
+PRIORITY = "priority"
+MOVED = "moved"
+AGED = "aged"
+CANCEL_WANTED = "cancel_wanted"
+LEASE_LOST = "lease_lost"
+RESCHEDULED = "rescheduled"
+GRANTED = "granted"
+LIMIT = "limit"
+PAUSED = "paused"
+RESUMED = "resumed"
+TIER = "tier"
+
+
+class Feed(msgspec.Struct, frozen=True):
+    """Events after a cursor, oldest first.
+
+    `reset` is true when the cursor is older than what is kept: read the present state, then go on from `cursor`.
+    """
+
+    events: tuple[Event, ...]
+    cursor: int
+    reset: bool = False
+
+
+class AuditEntry(msgspec.Struct, frozen=True):
+    """Who did what to which job or group, and when."""
+
+    id: int
+    at: datetime
+    by: str | None
+    action: str
+    subject: str
+    detail: dict[str, Any]

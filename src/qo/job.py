@@ -1,0 +1,121 @@
+"""A job and what can be said of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class State(StrEnum):
+    """Where a job stands, for programs. What may follow what is in `policy/lifecycle.py`."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    QUEUED = "queued"
+    STARTING = "starting"
+    RUNNING = "running"
+    CONFIRMING = "confirming"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
+HELD = frozenset({State.STARTING, State.RUNNING})
+
+
+class Progress(msgspec.Struct, frozen=True):
+    done: float
+    total: float | None = None
+    text: str | None = None
+
+
+class JobError(msgspec.Struct, frozen=True):
+    """What a user may see of a failure. `debug_id` finds the rest in the server's log."""
+
+    message: str
+    detail: str | None = None
+    debug_id: str | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a user has used today and what is left; None where nothing limits it."""
+
+    jobs_used: int
+    jobs_remaining: int | None
+    iterations_used: int
+    iterations_remaining: int | None
+    daily_limit_resets_at: datetime
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """When a waiting job will probably start."""
+
+    estimate_seconds: float
+    lower_bound: float
+    upper_bound: float
+    message: str
+    confidence: str
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a task, as it was when it was read.
+
+    `position` is None unless the job is in line. `position_message`, `usage` and `estimate`
+    are filled in by the queue, which knows the policy; a store leaves them None.
+    """
+
+    id: str
+    task: str
+    state: State
+    status: str
+    priority: int
+    groups: tuple[str, ...]
+    submitted_at: datetime
+    attempts: int
+    max_attempts: int
+    stage: str | None = None
+    tier: str | None = None
+    user: str | None = None
+    project: str | None = None
+    parent: str | None = None
+    phase: int | None = None
+    unique: str | None = None
+    position: int | None = None
+    position_original: int | None = None
+    position_message: str | None = None
+    usage: Usage | None = None
+    estimate: Estimate | None = None
+    iterations: int = 0
+    iterations_granted: int | None = None
+    iterations_max: int | None = None
+    progress: Progress | None = None
+    result: Any = None
+    error: JobError | None = None
+    message: str | None = None
+    worker: str | None = None
+    token: str | None = None
+    timeout_seconds: float | None = None
+    cancel_wanted: bool = False
+    run_at: datetime | None = None
+    joined_at: datetime | None = None
+    started_at: datetime | None = None
+    confirmation_required_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+def status_of(state: State, stage: str | None) -> str:
+    """What people see: the stage while a staged job runs, `ready` when it has succeeded."""
+    if stage is None:
+        return state.value
+    if state is State.RUNNING:
+        return stage
+    return "ready" if state is State.SUCCEEDED else state.value
+
+
+def moment(milliseconds: int) -> datetime:
+    """A store's time (whole milliseconds since 1970, UTC) as a datetime."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,44 @@
+"""Which groups a job belongs to, and how groups are named and summed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+GLOBAL = "global"
+PROVIDERS = "providers"
+KINDS = ("user", "project", "tier", "priority", "parent", "provider")
+
+
+def groups_of(
+    *,
+    task: str,
+    priority: int,
+    user: str | None = None,
+    project: str | None = None,
+    tier: str | None = None,
+    parent: str | None = None,
+    task_groups: Iterable[str] = (),
+    own: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """Every group of a job, each once, in the order in which a claim looks at them.
+
+    The first two are gates: they hold for all jobs of the task.
+    """
+    named = (("user", user), ("project", project), ("tier", tier), ("parent", parent))
+    owned = (f"{kind}:{name}" for kind, name in named if name is not None)
+    return tuple(dict.fromkeys((GLOBAL, task, f"priority:{priority}", *owned, *task_groups, *own)))
+
+
+def kind_of(group: str) -> str:
+    """What a group is summed under in figures, so that a million users are not a million series."""
+    kind, colon, _ = group.partition(":")
+    return kind if colon and kind in KINDS else group
+
+
+def is_always_counted(group: str, task: str) -> bool:
+    """Whether holders are recorded while the group has no limit.
+
+    For `global`, a task's own group and `priority:` they are found through their leases
+    when a first limit is set, which spares every job three writes.
+    """
+    return group not in (GLOBAL, task) and not group.startswith("priority:")

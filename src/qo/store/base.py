@@ -1,0 +1,456 @@
+"""The contract every store keeps.
+
+Each operation is one atomic step: it happens wholly or not at all, and what it answers is durable
+as far as the store promises. Bad input is refused with a sentence before anything is changed
+(`store/check.py`). `now` is whole milliseconds since 1970 and only given by tests; otherwise the
+store's own clock decides. `tests/conformance/model.py` is the same contract as a program.
+
+Rules that hold for all operations:
+
+room        A group has room when it is not paused, not closed, and has no limit or fewer live holders than
+            that. The live holders are the recorded ones, whether or not their lease has run out by the clock:
+            a lease is over when a step ends it.
+slots       A holder has one number in each group it is recorded in: the lowest free one. Recorded are all
+            groups of a job, except that `global`, its task's group and its `priority:` group are recorded
+            only while they have a limit; setting a limit where there was none records the live job leases
+            that belong there and are not recorded yet, in token order. A caller is recorded in every group
+            it names. Numbers last until released, also when the limit goes away or below them.
+gates       `global` and a task's own group are gates: while one has no room, all jobs of the task are passed by.
+entering    A job enters the line when it becomes queued, and again when its key or its groups change while it
+            is: it is put aside in ("parked in") the first of its groups, gates left out, that has no room,
+            else it is ready. Being put aside where it was not before counts as one rejection there.
+joining     A job that joins the line draws the next place (`ordering.drawn_place`), gets `joined_at` and
+            `position_original`. Several that join in one step because they are due or released do so by
+            `ordering.joining_order`. A job that comes back keeps its key.
+examining   Candidates of a task are its ready jobs and the jobs parked in a group that has room. Whoever
+            examines takes the smallest key of all candidates; if a group of it has no room, it is parked in the
+            first such group and counts as one rejection there.
+callers     Waiting callers (tickets) are examined like jobs of a task of their own without gates. At the end
+            of every step that writes, freed slots are handed over: see `acquire`.
+time        A step that begins with `catch_up` first notes the time, then deals with what has come due.
+refunds     See `cancel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from qo.event import AuditEntry, Feed
+from qo.job import Job, JobError
+from qo.store.values import (
+    Accepted,
+    Advance,
+    Average,
+    Blockers,
+    Bounds,
+    Claimed,
+    Finished,
+    Grant,
+    GroupStatus,
+    Held,
+    Lease,
+    Limit,
+    LimitIgnored,
+    Mean,
+    Outcome,
+    ParentStatus,
+    Portion,
+    Record,
+    Refusal,
+    Registration,
+    Reminder,
+    Renewal,
+    SeriesPoint,
+    Standing,
+    Submission,
+    Ticket,
+    UserUsage,
+    WorkerInfo,
+)
+
+HANDED_OVER_LEASE_MS = 10_000
+"""How long a caller who was handed a slot may take to notice; the first renewal makes it a full lease."""
+
+
+class Store(Protocol):
+    bounds: Bounds
+
+    # --- a job's way through ----------------------------------------------------------------------------------
+
+    async def submit(self, submissions: Sequence[Submission], *, now: int | None = None) -> list[Accepted | Refusal]:
+        """Admit each submission, or refuse it, one after the other in the order given.
+
+        First, due jobs join the line (one portion). Then for each, in this order:
+        1. A known id, or the unique key of an unfinished job: that job, unchanged.
+        2. Its phase taken by another job: refused.
+        3. Quota. The day is that of `run_at_ms`, or of `now`. With a quota and no room on that day it is
+           deferred to the next day with room, at midnight UTC plus its jitter. The due times of one user's
+           deferred jobs of a day are kept sorted: a new one is added to them (a taken millisecond: the next
+           free one) and they are dealt out again in order of submission, so one user's jobs keep their order
+           and the day's spread stays even. Every job with a user is charged to its day.
+        4. Cap. Refused when it would join the line now and `cap` or more jobs are in line.
+        A refused submission changes nothing at all, not even the user's standing.
+
+        A standing that differs from the user's present one is applied like `set_tier` before step 3; without
+        one, the user's present standing counts. Its `user_limit` and `project_limit` and the submission's
+        `limits` are set like `set_limits`, before the job enters the line; those that a stronger source
+        keeps out are in `ignored`. A limit of source SUBMIT is set only where there is none.
+
+        The job is `waiting` while the phase before it has not succeeded, else `scheduled` while `run_at` is
+        ahead, else it joins the line. A parent is created with its first job's priority.
+        Events: the job's state. Audit: "submit" where `by` is given.
+        """
+        ...
+
+    async def claim(
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        places: int,
+        lease_ms: int,
+        claim_id: str,
+        now: int | None = None,
+    ) -> Claimed:
+        """Take up to `places` jobs, first in line first, whose every group has a free slot.
+
+        A known claim id is answered with that claim's live leases, and nothing else happens.
+        Else begins with `catch_up`, then examines candidates of `tasks` until `places` are taken, none is left,
+        or `bounds.examine` were looked at. A job is taken together with all its slots: it becomes `starting`,
+        an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`.
+        Returns fewer than asked, perhaps none; being full is not an error.
+        Events: starting.
+        """
+        ...
+
+    async def renew(
+        self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (),
+        now: int | None = None,
+    ) -> list[Held]:
+        """Extend every lease that is still owned, of jobs and callers; in passing keep the worker's registration
+        and waiting tickets alive (by their own lifetimes).
+
+        Notes the time. A lease past its end that no step has ended yet is extended like any other.
+        Lost ones are reported and never added back: that would make two owners.
+        Answers one `Held` a renewal, in order.
+        """
+        ...
+
+    async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
+        """Record what handlers report. The first advance of a `starting` job makes it `running`.
+
+        Repeating one changes nothing but the feed.
+        Events: running; stage; progress, as far as given.
+        """
+        ...
+
+    async def finish(self, outcomes: Sequence[Outcome], *, now: int | None = None) -> list[Finished]:
+        """End leases with their outcomes; all slots of a lease are freed in the same step.
+
+        Only the present owner's token counts; a stale one changes nothing and is answered `lost`; the token
+        that finished the job before is answered as then. A `starting` job passes through `running` on its way
+        to succeeded or confirming. When a cancel is wanted, scheduled, queued and confirming become cancelled.
+        All outcomes are applied in order (slots freed, groups closed) before any job enters the line again.
+        A phase that succeeded releases the next one: it joins the line, or stays waiting until its own
+        `run_at` and joins then. Handed back with no other attempt behind it, a job counts as never started.
+        Events: the new state, each job.
+        """
+        ...
+
+    # --- changes by people ------------------------------------------------------------------------------------
+
+    async def set_priority(
+        self, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None,
+        now: int | None = None,
+    ) -> tuple[Job, ...]:
+        """Change the priority of a job that waits (scheduled, waiting, queued, confirming), or of a parent and all
+        its unfinished jobs, also those that run (it counts when they come back). The place is kept.
+        Raises InvalidTransition for a job that runs or has ended. Events: priority. Audit: "priority", each job.
+        """
+        ...
+
+    async def move(
+        self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None,
+        now: int | None = None,
+    ) -> Job:
+        """Put a job in line directly before or after another one, whose priority it takes on, aged or not.
+
+        Where no place is left between the neighbours, the nearest ones are spread out in the same step, which
+        changes nobody's order; if even that fails, MoveRefused. Events: moved. Audit: "move".
+        """
+        ...
+
+    async def cancel(
+        self, *, job_id: str | None = None, parent: str | None = None, message: str | None = None,
+        by: str | None = None, now: int | None = None,
+    ) -> tuple[Job, ...]:
+        """Cancel a job that waits at once; one that runs gets "cancel wanted". Of a parent: all unfinished jobs.
+
+        A cancelled one stays as it is; a job that otherwise ended raises InvalidTransition.
+        A job that never started gives its quota back when its day is not over, and the user's deferred jobs
+        move forward, earliest first, into every day that now has room: into today (due at once: it joins the
+        line in this step, unless it waits for its phase), or into a later day at its own time of day, as
+        described at `submit`.
+        Events: cancelled or cancel_wanted; rescheduled for a deferred job that moved to another day but not
+        into the line. Audit: "cancel", each job.
+        """
+        ...
+
+    async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
+        """A failed job joins the line again with a new place and all its attempts; error, stage and progress are
+        cleared. Raises InvalidTransition for others, and while another unfinished job has its unique key.
+        Events: queued. Audit: "retry".
+        """
+        ...
+
+    async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
+        """A confirming job joins the line again with a new place, all its attempts and one more batch of
+        iterations, up to its maximum. Events: queued. Audit: "confirm".
+        """
+        ...
+
+    async def set_tier(
+        self, user: str, standing: Standing, *, by: str | None = None, now: int | None = None
+    ) -> tuple[LimitIgnored, ...]:
+        """Give a user a standing that stays until the next one. It applies at once to the user's scheduled,
+        waiting, queued and confirming jobs: tier and its group (queued ones enter anew with the same key),
+        boost for a place drawn later, iterations; to the limits of `user:` and, for those jobs, `project:`
+        (a limit of source TIER that is no longer granted is removed); and deferred jobs move forward into
+        days with room as at `cancel`. Events: tier. Audit: "tier".
+        """
+        ...
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    async def set_limits(
+        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+    ) -> tuple[LimitIgnored, ...]:
+        """Set each limit unless a stronger source set one (SUBMIT: unless anyone did); the same source replaces.
+        Kept-out ones of another value are answered. Setting the present value again changes nothing.
+        Events: limit, where changed. Audit: "limit", where changed, for source OPERATOR.
+        """
+        ...
+
+    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
+        """The group is unlimited until somebody sets a limit again. Harmless where there is none.
+        Events: limit. Audit: "limit". Both only where there was one.
+        """
+        ...
+
+    async def set_paused(
+        self, group: str, paused: bool, *, by: str | None = None, now: int | None = None
+    ) -> None:
+        """Pause or resume a group, beside its limit; harmless when it is so already (then no event, no audit).
+        Events: paused or resumed. Audit: "pause" or "resume".
+        """
+        ...
+
+    async def revoke(
+        self, group: str, slot_id: int, *, force: bool = False, by: str | None = None, now: int | None = None
+    ) -> str:
+        """End the whole lease of who holds this slot, as if it had run out, and answer who it was.
+        Raises SlotNotFound, or LeaseAlive when it has not run out and `force` is false.
+        Events and states as for an expired lease. Audit: "release".
+        """
+        ...
+
+    # --- slots without a job ----------------------------------------------------------------------------------
+
+    async def acquire(self, tickets: Sequence[Ticket], *, now: int | None = None) -> list[Grant]:
+        """Take one slot in each group of a ticket, all or nothing, or wait in line for it.
+
+        Begins with `catch_up`. A holder that holds already is answered with what it holds; one that waits keeps
+        its place and lives on. A new one draws a place (no boost) and enters. After each ticket, and at the end
+        of every other step that writes, slots are handed over:
+
+        Candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has a
+        free place (its `places` less the job leases it holds). Each is examined (a ticket that ran out is
+        dropped instead) as long as a ticket is among the candidates and `bounds.examine` is not reached: a
+        ticket that can have all its slots gets them; a job that could start is left for its worker, first by
+        name of those with a free place, and its slots and that place are spoken for during this hand-over;
+        what is blocked only by slots spoken for is passed over. So nobody gets past a job or a caller that
+        could go now, and no slot stays idle for one that could not.
+
+        A slot granted in the call that asked for it is a full lease; one handed over later is a lease of
+        HANDED_OVER_LEASE_MS until its first renewal, told by an event (granted). With `wait_ms` 0 a ticket
+        that was not granted is forgotten.
+        """
+        ...
+
+    async def release(self, holders: Sequence[tuple[str, str | None]], *, now: int | None = None) -> list[bool]:
+        """Give back what callers hold, by holder and token; without a token, whatever that holder has, a place in
+        line included. False: not (any more) the owner, nothing was changed. Never touches a job's lease.
+        """
+        ...
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+        """A worker has started: it lives for `lifetime_ms` unless renewed. Its tasks' groups and limits (source
+        TASK) replace those of workers started earlier; jobs parked in a group that their task no longer names
+        enter the line anew. `tasks` empty: the worker is gone.
+        """
+        ...
+
+    async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
+        """The live workers, by name."""
+        ...
+
+    # --- upkeep: bounded, in order, safe at any time ----------------------------------------------------------
+
+    async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
+        """Deal with what has come due, as `claim` and `acquire` do at their start; at most one portion of each.
+
+        Notes the time (as `renew` does): if more than two thirds of `lease_ms` have passed since it was last
+        noted, no lease ends during the next half `lease_ms`; if it went back by more than `lease_ms`, all ends
+        of leases and tickets and closed groups go back with it. Then, in this order: groups closed until now
+        open; tickets past their end are dropped; leases past their end are over, by (end, token): a caller's is
+        gone; a job is cancelled if that was wanted, failed if its attempts are spent, else back in line; due
+        jobs join the line. Jobs come back before any due one joins, and after all slots are free.
+        Answers the ids of jobs whose lease was over and of those that joined.
+        Events: lease_lost and the new state; queued.
+        """
+        ...
+
+    async def age(self, *, period_ms: int, now: int | None = None) -> Portion:
+        """Jobs that have been in line for `period_ms` since they entered it or last aged, longest first, move up
+        one named priority level (`ordering.aged_priority`); those that cannot are passed by. Own priority and
+        group stay. One portion counts all that were looked at. Events: aged.
+        """
+        ...
+
+    async def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int | None = None) -> Portion:
+        """Confirming jobs that nobody confirmed for `after_ms`, longest first, fail. Events: failed."""
+        ...
+
+    async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:
+        """Reminders now due for confirming jobs, one portion, longest waiting first, each handed out once ever.
+        Of several that are due for a job only the last is given."""
+        ...
+
+    async def forget(
+        self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None
+    ) -> Portion:
+        """Remove what is past its retention, one portion, oldest first.
+
+        Jobs that ended more than `keep_ms` ago, or are beyond the newest `keep_jobs` ended ones; of a parent only
+        when all its jobs have ended, and then by the time the last one did. All but the newest `keep_events`
+        events. Figures older than `keep_ms` are summed under minute 0. Users, and limits of source TIER or SUBMIT
+        of groups without holders, go when the newest job that named them is older than every kept one, unless a
+        person set them; groups with nothing left, quota of past days and workers long gone go.
+        Answers the ids of the jobs.
+        """
+        ...
+
+    # --- reading: never waits for a writer --------------------------------------------------------------------
+
+    async def job(self, job_id: str) -> Job:
+        """One job with its position. Raises JobNotFound."""
+        ...
+
+    async def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
+        """A job's payload and checkpoint. Raises JobNotFound."""
+        ...
+
+    async def jobs(
+        self, *, status: str | None = None, user: str | None = None, task: str | None = None,
+        parent: str | None = None, limit: int = 100, newest_first: bool = False,
+    ) -> tuple[Job, ...]:
+        """Jobs in line in their order (with positions), then all others by submission; `status` by status or state.
+        `newest_first`: the others newest first."""
+        ...
+
+    async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
+        """1-based ranks of those that are in line, of all or of the given ones, from one ordered pass."""
+        ...
+
+    async def waiting_count(self) -> int:
+        """How many jobs are in line."""
+        ...
+
+    async def parent(self, parent: str) -> ParentStatus:
+        """A parent and its jobs. Raises ParentNotFound."""
+        ...
+
+    async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
+        """What stands between a job and its start. Raises JobNotFound."""
+        ...
+
+    async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
+        """Live leases on jobs, by token; payloads are left empty."""
+        ...
+
+    async def group(self, group: str) -> GroupStatus:
+        """A group as it is; one nobody has named is unlimited and empty."""
+        ...
+
+    async def groups(self) -> tuple[GroupStatus, ...]:
+        """All groups that have a limit, a pause or holders, by name; without their slots."""
+        ...
+
+    async def usage(self, user: str, *, now: int | None = None) -> UserUsage: ...
+
+    async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
+        """Figures by (name, minute); minute 0 holds what is older than the retention. Names:
+
+        submitted · wait:<priority> (starts, and how long they had waited) · ended:<state> (and how long they ran;
+        of a retry, `ended:scheduled`) · rejected:<kind> · acquired:<kind>:<seconds> (slots taken in limited groups
+        by jobs and callers, by the wait in whole seconds rounded up to a power of two, at most 65536; 0 for none)
+        """
+        ...
+
+    async def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
+        """Newest first."""
+        ...
+
+    # --- figures for estimates --------------------------------------------------------------------------------
+
+    async def observe(self, observations: Sequence[tuple[Average, float]]) -> None:
+        """Move averages by one value each: `value += weight * (new - value)`, likewise the squares."""
+        ...
+
+    async def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
+        """Those that exist."""
+        ...
+
+    async def record_estimate_errors(self, task: str, ratios: Sequence[float], *, keep: int = 500) -> None:
+        """Remember how wrong estimates were (actual wait / estimate), the newest `keep` a task."""
+        ...
+
+    async def estimate_errors(self, task: str) -> tuple[float, ...]:
+        """Oldest first."""
+        ...
+
+    # --- following --------------------------------------------------------------------------------------------
+
+    async def events(self, after: int, *, limit: int = 1000) -> Feed:
+        """Events after a cursor. 0 is before the first; a cursor older than what is kept is told `reset`."""
+        ...
+
+    async def newest_event(self) -> int:
+        """The cursor behind everything that has happened."""
+        ...
+
+    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+        """Return True as soon as there may be events after the cursor, False when the time is up."""
+        ...
+
+    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], after: int, timeout_seconds: float) -> bool:
+        """Return True as soon as something may have become claimable for these tasks since the cursor `after`."""
+        ...
+
+    # --- service data -----------------------------------------------------------------------------------------
+
+    async def record(self, name: str) -> Record: ...
+
+    async def put_record(self, name: str, value: Any, *, version: int) -> bool:
+        """Write if the record still has this version (0: if there is none), making it `version + 1`. None removes it.
+        False: somebody else was first, nothing was changed."""
+        ...
+
+    async def records(self, prefix: str) -> Mapping[str, Record]: ...
+
+    async def close(self) -> None: ...
+
+

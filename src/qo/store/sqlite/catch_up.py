@@ -1,0 +1,73 @@
+"""catch_up: deal with what has come due.
+
+Writes   closed groups open, dropped tickets, ended leases, jobs that come back or join
+Answers  the jobs whose lease was over, then those that joined
+Events   lease_lost and the new state of each; queued
+"""
+
+from __future__ import annotations
+
+from qo.store.sqlite.clock import note_time
+from qo.store.sqlite.hand_over import drop_ticket, hand_over
+from qo.store.sqlite.lease import lose_leases
+from qo.store.sqlite.line import join_in_order
+from qo.store.sqlite.rows import select
+from qo.store.sqlite.step import Step
+from qo.store.values import Portion
+
+
+def catch_up(step: Step, *, lease_ms: int) -> Portion:
+    note_time(step, lease_ms)
+    opened_all = _open_closed_groups(step)
+    dropped_all = _drop_tickets(step)
+    expired, expired_all = _end_leases(step)
+    joined, joined_all = join_due(step)
+    hand_over(step)
+    done = opened_all and dropped_all and expired_all and joined_all
+    return Portion(ids=(*expired, *joined), more=not done)
+
+
+def join_due(step: Step) -> tuple[list[str], bool]:
+    """Let due jobs join the line, one portion; their ids, and whether that was all."""
+    rows = list(
+        select(
+            step.db,
+            "due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, parent_order, phase, id LIMIT ?",
+            (step.now, step.bounds.portion + 1),
+        )
+    )
+    portion = rows[: step.bounds.portion]
+    join_in_order(step, portion)
+    return [row.id for row in portion], len(rows) <= step.bounds.portion
+
+
+def _open_closed_groups(step: Step) -> bool:
+    closed = step.db.execute(
+        "SELECT name FROM grp WHERE closed_until <= ? ORDER BY closed_until, name LIMIT ?",
+        (step.now, step.bounds.portion + 1),
+    ).fetchall()
+    for (name,) in closed[: step.bounds.portion]:
+        group = step.groups.get(name)
+        group.closed_until = None
+        step.groups.store(group)
+    return len(closed) <= step.bounds.portion
+
+
+def _drop_tickets(step: Step) -> bool:
+    ended = step.db.execute(
+        "SELECT holder, parked FROM ticket WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?",
+        (step.now, step.bounds.portion + 1),
+    ).fetchall()
+    for holder, parked in ended[: step.bounds.portion]:
+        drop_ticket(step, holder, parked)
+    return len(ended) <= step.bounds.portion
+
+
+def _end_leases(step: Step) -> tuple[list[str], bool]:
+    if step.now < step.number("no_expiry_before"):
+        return [], True
+    ended = step.db.execute(
+        "SELECT token, holder, job FROM lease WHERE expires_at <= ? ORDER BY expires_at, token LIMIT ?",
+        (step.now, step.bounds.portion + 1),
+    ).fetchall()
+    return lose_leases(step, ended[: step.bounds.portion], "expired"), len(ended) <= step.bounds.portion

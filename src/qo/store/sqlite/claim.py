@@ -1,0 +1,74 @@
+"""claim: take the first jobs in line whose every group has a free slot.
+
+Writes   slots, leases and jobs taken; jobs found blocked are put aside
+Answers  the leases, and whether a bound was reached
+Events   starting; those of catch_up
+
+No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
+and of those found blocked for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qo.job import moment
+from qo.store.sqlite.catch_up import catch_up
+from qo.store.sqlite.hand_over import hand_over, park_job
+from qo.store.sqlite.lease import claim_job
+from qo.store.sqlite.line import GATES
+from qo.store.sqlite.rows import JobRow, by_number
+from qo.store.sqlite.step import Step
+from qo.store.sqlite.walk import Walk
+from qo.store.values import Claimed, Lease
+
+
+def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
+    known = _leases_of_claim(step, claim_id)
+    if known:
+        return Claimed(leases=known)
+    behind = catch_up(step, lease_ms=lease_ms).more
+    leases: list[Lease] = []
+    examined = 0
+    bounded = False
+    step.groups.settle()
+    for candidate in Walk(step, dict.fromkeys(tasks), passes=lambda task: not step.groups.gates_open(task)):
+        assert isinstance(candidate, JobRow)
+        examined += 1
+        blocked_by = step.groups.first_without_room(step.groups_of(candidate)[GATES:])
+        if blocked_by is None:
+            slots = claim_job(step, candidate, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
+            leases.append(_lease(step, candidate, slots, step.now + lease_ms))
+        else:
+            park_job(step, candidate, blocked_by)
+        if len(leases) == places:
+            break
+        if examined == step.bounds.examine:
+            bounded = True
+            break
+    hand_over(step)
+    return Claimed(leases=tuple(leases), more=behind or bounded)
+
+
+def _lease(step: Step, row: JobRow, slots: dict[str, int], expires_at: int) -> Lease:
+    payload, checkpoint = step.db.execute(
+        "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,)
+    ).fetchone()
+    return Lease(
+        job=step.to_job(row),
+        token=str(row.token),
+        expires_at=moment(expires_at),
+        slots=slots,
+        payload=payload,
+        checkpoint=checkpoint,
+    )
+
+
+def _leases_of_claim(step: Step, claim_id: str) -> tuple[Lease, ...]:
+    rows = step.db.execute(
+        "SELECT token, job, expires_at FROM lease WHERE claim = ? ORDER BY token", (claim_id,)
+    ).fetchall()
+    return tuple(
+        _lease(step, by_number(step.db, number), step.groups.held_by(token), expires_at)
+        for token, number, expires_at in rows
+    )

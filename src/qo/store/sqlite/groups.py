@@ -1,0 +1,204 @@
+"""Groups during a step: who has room, who takes which slot, and the `open` index at its end.
+
+After every step, a group is in open(task) if and only if it has room and something of that task is
+parked in it, under the key of the first. `settle` makes it so for the groups whose room or parked
+jobs this step has changed; the others cannot have become wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import apsw
+
+from qo.policy.groups import GLOBAL, kind_of
+
+
+class Group:
+    """One group as this step sees it."""
+
+    __slots__ = ("active", "closed_until", "had_room", "held_changed", "last_job", "limit", "name", "parked_changed",
+                 "paused", "source", "spoken_for", "stored")
+
+    def __init__(self, name: str, row: tuple[int | None, int | None, int, int | None, int] | None) -> None:
+        self.name = name
+        self.stored = row is not None
+        self.limit, self.source, paused, self.closed_until, self.last_job = row or (None, None, 0, None, 0)
+        self.paused = bool(paused)
+        self.active = 0
+        self.spoken_for = 0
+        """slots that a hand-over leaves for jobs which could start now"""
+        self.had_room = True
+        self.parked_changed = False
+        self.held_changed = False
+
+    def has_room(self) -> bool:
+        return not self.paused and self.closed_until is None and (self.limit is None or self.active < self.limit)
+
+    def has_room_unspoken(self) -> bool:
+        return self.has_room() and (self.limit is None or self.active + self.spoken_for < self.limit)
+
+
+class Groups:
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._groups: dict[str, Group] = {}
+        self._rejections: list[str] = []
+
+    def get(self, name: str) -> Group:
+        group = self._groups.get(name)
+        if group is None:
+            row = self._db.execute(
+                "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,)
+            ).fetchone()
+            group = Group(name, row)
+            if group.limit is not None:
+                group.active = self._count_holders(name)
+            group.had_room = group.has_room()
+            self._groups[name] = group
+        return group
+
+    def reload(self) -> None:
+        """Forget what was read, because rows were changed beside this cache."""
+        self.settle()
+        self._groups.clear()
+
+    def has_room(self, name: str) -> bool:
+        return self.get(name).has_room()
+
+    def gates_open(self, task: str, *, unspoken: bool = False) -> bool:
+        gates = (self.get(GLOBAL), self.get(task))
+        return all(gate.has_room_unspoken() if unspoken else gate.has_room() for gate in gates)
+
+    def forget_spoken_for(self) -> None:
+        for group in self._groups.values():
+            group.spoken_for = 0
+
+    def first_without_room(self, names: tuple[str, ...]) -> str | None:
+        for name in names:
+            if not self.get(name).has_room():
+                return name
+        return None
+
+    # --- slots ------------------------------------------------------------------------------------------------
+
+    def take(self, name: str, token: int) -> int:
+        """The lowest free number of a group, now held by this token."""
+        number: int = self._db.execute(
+            "INSERT INTO slot SELECT ?1, coalesce("
+            " (SELECT min(number) FROM slot WHERE grp = ?1 AND token IS NULL),"
+            " (SELECT max(number) + 1 FROM slot WHERE grp = ?1), 0), ?2"
+            " WHERE true ON CONFLICT DO UPDATE SET token = excluded.token RETURNING number",
+            (name, token),
+        ).get
+        self.get(name).active += 1
+        return number
+
+    def free(self, token: int) -> None:
+        """Free everything that a token holds."""
+        for (name,) in self._db.execute("SELECT grp FROM slot WHERE token = ?", (token,)).fetchall():
+            group = self.get(name)
+            group.active -= 1
+            group.held_changed = True
+        self._db.execute("UPDATE slot SET token = NULL WHERE token = ?", (token,))
+
+    def held_by(self, token: int) -> dict[str, int]:
+        """The numbers a token holds in groups that have a limit."""
+        return {
+            name: number
+            for name, number in self._db.execute("SELECT grp, number FROM slot WHERE token = ?", (token,)).fetchall()
+            if self.get(name).limit is not None
+        }
+
+    def adopt(self, name: str) -> None:
+        """Record the running jobs that belong to a group which had no limit until now.
+
+        Only `global`, a task's group and `priority:` have any: the others record their holders always.
+        """
+        tokens = self._db.execute(
+            "SELECT token FROM lease"
+            " WHERE job IS NOT NULL AND (?1 = 'global' OR task = ?1 OR 'priority:' || priority = ?1)"
+            " AND token NOT IN (SELECT token FROM slot WHERE grp = ?1 AND token IS NOT NULL) ORDER BY token",
+            (name,),
+        ).fetchall()
+        for (token,) in tokens:
+            self.take(name, token)
+        self.get(name).active = self._count_holders(name)
+
+    def _count_holders(self, name: str) -> int:
+        count: int = self._db.execute("SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,)).get
+        return count
+
+    # --- limits and pauses ------------------------------------------------------------------------------------
+
+    def store(self, group: Group) -> None:
+        """Write a group's settings; a group with none leaves no row."""
+        if group.limit is None and not group.paused and group.closed_until is None:
+            self._db.execute("DELETE FROM grp WHERE name = ?", (group.name,))
+            group.stored = False
+            return
+        self._db.execute(
+            "INSERT OR REPLACE INTO grp VALUES (?, ?, ?, ?, ?, ?)",
+            (group.name, group.limit, group.source, group.paused, group.closed_until, group.last_job),
+        )
+        group.stored = True
+
+    def mention(self, name: str, job: int) -> None:
+        """Note the newest job that named a group, so that `forget` knows when nobody can need its limit."""
+        group = self.get(name)
+        if group.stored:
+            group.last_job = job
+            self._db.execute("UPDATE grp SET last_job = ? WHERE name = ?", (job, name))
+
+    # --- parked jobs and the open index -----------------------------------------------------------------------
+
+    def rejected(self, name: str) -> None:
+        self._rejections.append(kind_of(name))
+
+    def take_rejections(self) -> list[str]:
+        rejections, self._rejections = self._rejections, []
+        return rejections
+
+    def left(self, name: str | None) -> None:
+        """A job or caller is no longer parked in this group."""
+        if name is not None:
+            self.get(name).parked_changed = True
+
+    def settle(self) -> None:
+        """Make the open index exact again and let go of free numbers above the highest held one."""
+        for group in self._groups.values():
+            room = group.has_room()
+            if room != group.had_room or (room and group.parked_changed):
+                self._refresh_open(group, room)
+                group.had_room = room
+            group.parked_changed = False
+            if group.held_changed:
+                self._trim_slots(group.name)
+                group.held_changed = False
+
+    def _refresh_open(self, group: Group, room: bool) -> None:
+        self._db.execute("DELETE FROM open WHERE grp = ?", (group.name,))
+        if room:
+            for task, key in self._heads(group.name):
+                self._db.execute("INSERT INTO open VALUES (?, ?, ?)", (task, group.name, key))
+
+    def _heads(self, name: str) -> Iterator[tuple[str, int]]:
+        key = self._db.execute("SELECT min(key) FROM ticket WHERE parked = ?", (name,)).get
+        if key is not None:
+            yield "", key
+        task = ""
+        while True:
+            head = self._db.execute(
+                "SELECT task, key FROM job WHERE parked = ? AND task > ? ORDER BY task, key LIMIT 1", (name, task)
+            ).fetchone()
+            if head is None:
+                return
+            yield head
+            task = head[0]
+
+    def _trim_slots(self, name: str) -> None:
+        self._db.execute(
+            "DELETE FROM slot WHERE grp = ?1 AND number >"
+            " coalesce((SELECT max(number) FROM slot WHERE grp = ?1 AND token IS NOT NULL), -1)",
+            (name,),
+        )

@@ -1,0 +1,139 @@
+"""hand_over: give free slots to waiting callers, without passing a job or caller that could go first.
+
+Runs at the end of every step that writes; costs one look where nobody waits. The contract is at `Store.acquire`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qo.event import GRANTED
+from qo.job import moment
+from qo.store.base import HANDED_OVER_LEASE_MS
+from qo.store.sqlite.lease import take_slots
+from qo.store.sqlite.line import GATES
+from qo.store.sqlite.rows import JobRow, names
+from qo.store.sqlite.step import Step
+from qo.store.sqlite.walk import CALLERS, TicketRow, Walk, ticket_groups
+from qo.store.values import Grant
+
+
+def hand_over(step: Step, *, asking: str | None = None) -> Grant | None:
+    """Grant what can be granted now; the grant of the caller who is `asking`, if it got one."""
+    step.groups.settle()
+    if not _somebody_could_go(step):
+        return None
+    workers = _FreePlaces(step)
+    walk = Walk(step, (CALLERS, *workers.tasks()), passes=_passes(step, workers))
+    answer = None
+    examined = 0
+    for candidate in walk:
+        examined += 1
+        if isinstance(candidate, TicketRow):
+            grant = _examine_ticket(step, candidate, asking)
+            if candidate.holder == asking:
+                answer = grant
+        else:
+            _leave_for_its_worker(step, candidate, workers)
+        if examined >= step.bounds.examine or not walk.has_callers():
+            break
+    step.groups.forget_spoken_for()
+    step.groups.settle()
+    return answer
+
+
+def _somebody_could_go(step: Step) -> bool:
+    found: int = step.db.execute(
+        "SELECT EXISTS (SELECT 1 FROM ticket WHERE parked IS NULL) OR EXISTS (SELECT 1 FROM open WHERE task = '')"
+    ).get
+    return bool(found)
+
+
+def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
+    gates = step.groups
+
+    def passes(task: str) -> bool:
+        return task != CALLERS and not (workers.free_for(task) and gates.gates_open(task, unspoken=True))
+
+    return passes
+
+
+def _examine_ticket(step: Step, ticket: TicketRow, asking: str | None) -> Grant | None:
+    if ticket.expires_at <= step.now and ticket.holder != asking:
+        drop_ticket(step, ticket.holder, ticket.parked)
+        return None
+    groups = ticket_groups(ticket)
+    blocked_by = step.groups.first_without_room(groups)
+    if blocked_by is not None:
+        park_ticket(step, ticket, blocked_by)
+        return None
+    if not all(step.groups.get(name).has_room_unspoken() for name in groups):
+        return None
+    return _grant(step, ticket, groups, asked_now=ticket.holder == asking)
+
+
+def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> Grant:
+    token = step.draw_token()
+    drop_ticket(step, ticket.holder, ticket.parked)
+    slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
+    expires_at = step.now + (ticket.lease_ms if asked_now else HANDED_OVER_LEASE_MS)
+    step.db.execute(
+        "INSERT INTO lease VALUES (?, ?, NULL, NULL, NULL, ?, NULL, ?)",
+        (token, ticket.holder, ticket.worker, expires_at),
+    )
+    if not asked_now:
+        step.event(GRANTED, ticket.holder, {"token": str(token)})
+    return Grant(holder=ticket.holder, token=str(token), slots=slots, expires_at=moment(expires_at))
+
+
+def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None:
+    groups = step.groups_of(row)
+    blocked_by = step.groups.first_without_room(groups[GATES:])
+    if blocked_by is not None:
+        park_job(step, row, blocked_by)
+    elif all(step.groups.get(name).has_room_unspoken() for name in groups):
+        workers.speak_for(row.task)
+        for name in groups:
+            step.groups.get(name).spoken_for += 1
+
+
+def park_job(step: Step, row: JobRow, group: str) -> None:
+    """A job was found blocked by this group: put it aside there."""
+    step.db.execute("UPDATE job SET parked = ? WHERE number = ?", (group, row.number))
+    step.groups.left(row.parked)
+    step.groups.rejected(group)
+
+
+def park_ticket(step: Step, ticket: TicketRow, group: str) -> None:
+    step.db.execute("UPDATE ticket SET parked = ? WHERE holder = ?", (group, ticket.holder))
+    step.groups.left(ticket.parked)
+    step.groups.rejected(group)
+
+
+def drop_ticket(step: Step, holder: str, parked: str | None) -> None:
+    step.db.execute("DELETE FROM ticket WHERE holder = ?", (holder,))
+    step.groups.left(parked)
+
+
+class _FreePlaces:
+    """Live workers that could take another job now, by name."""
+
+    def __init__(self, step: Step) -> None:
+        rows = step.db.execute(
+            "SELECT tasks, places - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
+            " FROM worker WHERE expires_at > ? ORDER BY name",
+            (step.now,),
+        ).fetchall()
+        self._workers = [(names(tasks), [free]) for tasks, free in rows]
+
+    def tasks(self) -> list[str]:
+        return sorted({task for tasks, free in self._workers if free[0] > 0 for task in tasks})
+
+    def free_for(self, task: str) -> bool:
+        return any(free[0] > 0 and task in tasks for tasks, free in self._workers)
+
+    def speak_for(self, task: str) -> None:
+        for tasks, free in self._workers:
+            if free[0] > 0 and task in tasks:
+                free[0] -= 1
+                return

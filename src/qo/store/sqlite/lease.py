@@ -1,0 +1,117 @@
+"""Taking and ending the right to run: a lease with one slot in every group that records its holders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from qo.event import LEASE_LOST
+from qo.job import JobError, State
+from qo.policy.groups import is_always_counted, kind_of
+from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, leave
+from qo.store.sqlite.rows import JobRow, by_number, save, to_json
+from qo.store.sqlite.step import Step
+
+HIGHEST_WAIT_BUCKET_SECONDS = 65536
+RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
+
+
+def take_slots(step: Step, groups: Iterable[str], token: int, *, task: str | None, waited_ms: int) -> dict[str, int]:
+    """One slot in each of these groups; the numbers of those that have a limit. There must be room."""
+    taken = {}
+    for name in groups:
+        limited = step.groups.get(name).limit is not None
+        if limited or task is None or is_always_counted(name, task):
+            number = step.groups.take(name, token)
+            if limited:
+                taken[name] = number
+                step.figure(f"acquired:{kind_of(name)}:{wait_bucket(waited_ms)}", waited_ms)
+    return taken
+
+
+def wait_bucket(waited_ms: int) -> int:
+    """Whole seconds rounded up to a power of two; 0 for no wait."""
+    if waited_ms <= 0:
+        return 0
+    seconds = -(-waited_ms // 1000)
+    return min(1 << (seconds - 1).bit_length(), HIGHEST_WAIT_BUCKET_SECONDS)
+
+
+def claim_job(step: Step, row: JobRow, *, worker: str, claim_id: str, lease_ms: int) -> dict[str, int]:
+    """Take a job that could start, with all its slots, out of the line."""
+    token = step.draw_token()
+    assert row.joined_at is not None
+    waited_ms = step.now - row.joined_at
+    slots = take_slots(step, step.groups_of(row), token, task=row.task, waited_ms=waited_ms)
+    leave(step, row)
+    row.state = State.STARTING.value
+    row.attempts += 1
+    row.started_at = step.now
+    row.token = token
+    row.worker = worker
+    row.stage = row.progress = row.message = None
+    save(step.db, row, "state", "parked", "aged_at", "attempts", "started_at", "token", "worker", "stage", "progress",
+         "message")
+    step.db.execute(
+        "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (token, row.id, row.number, row.task, row.priority, worker, claim_id, step.now + lease_ms),
+    )
+    step.figure(f"wait:{row.priority}", waited_ms)
+    step.event(row.state, row.id, {"worker": worker, "attempt": row.attempts})
+    return slots
+
+
+def end_lease(step: Step, token: int) -> None:
+    """Free the slots and forget the lease; what becomes of the job is the caller's to say."""
+    step.groups.free(token)
+    step.db.execute("DELETE FROM lease WHERE token = ?", (token,))
+
+
+def lose_leases(step: Step, leases: Iterable[tuple[int, str, int | None]], reason: str) -> list[str]:
+    """End leases (token, holder, job number) against their holders' will; the ids of the jobs among them.
+
+    All slots are free before any job comes back, so that none is put aside because of another.
+    """
+    coming_back = []
+    ids = []
+    for token, holder, number in leases:
+        end_lease(step, token)
+        step.event(LEASE_LOST, holder, {"token": str(token), "reason": reason})
+        if number is not None:
+            row = by_number(step.db, number)
+            ids.append(row.id)
+            if row.cancel_wanted:
+                end_job(step, row, State.CANCELLED)
+            elif row.attempts >= row.max_attempts:
+                message = f"The worker stopped responding, and all {row.max_attempts} attempts are used."
+                end_job(step, row, State.FAILED, error=JobError(message=message))
+            else:
+                coming_back.append(row)
+    for row in coming_back:
+        row.worker = row.token = None
+        come_back(step, row, reason)
+        save(step.db, row, *LINE_FIELDS, *RELEASE_FIELDS)
+    return ids
+
+
+def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = None) -> None:
+    """A job succeeds, fails or is cancelled, from whatever it was. Its lease must be over already."""
+    was_held = row.state in (State.STARTING, State.RUNNING)
+    if row.state == State.QUEUED:
+        leave(step, row)
+    give_up_place(step, row)
+    row.state = state.value
+    row.finished_at = step.now
+    row.due_at = row.confirming_at = None
+    row.deferred = row.cancel_wanted = 0
+    if state is not State.CANCELLED:
+        row.error = None if error is None else to_json(error)
+    save(step.db, row, "state", "key", "parked", "aged_at", "finished_at", "due_at", "confirming_at", "deferred",
+         "cancel_wanted", "error", "message")
+    ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
+    step.figure(f"ended:{state.value}", ran_ms)
+    if state is State.FAILED:
+        step.event(state.value, row.id, {"message": None if error is None else error.message})
+    elif state is State.CANCELLED:
+        step.event(state.value, row.id, {"message": row.message})
+    else:
+        step.event(state.value, row.id)

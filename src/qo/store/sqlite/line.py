@@ -1,0 +1,123 @@
+"""Entering, joining and leaving the line. The rules are those of `store/base.py`.
+
+These functions change the row in memory and everything beside it; the caller saves the row,
+with `LINE_FIELDS` for what they may have changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from qo.job import State
+from qo.policy.ordering import (
+    PLACE_BITS,
+    drawn_place,
+    joining_order,
+    order_key,
+    place_of,
+    priority_of,
+    was_moved,
+)
+from qo.store.sqlite.rows import JobRow, save
+from qo.store.sqlite.step import Step
+
+GATES = 2
+"""how many of a job's groups, the first ones, are gates"""
+
+LINE_FIELDS = ("state", "key", "parked", "aged_at")
+JOIN_FIELDS = (*LINE_FIELDS, "joined_at", "position_original", "due_at", "deferred")
+
+
+def join(step: Step, row: JobRow) -> None:
+    """Draw a place and enter the line."""
+    place = drawn_place(step.draw_sequence(), row.boost)
+    row.state = State.QUEUED.value
+    row.due_at = None
+    row.deferred = 0
+    row.joined_at = step.now
+    enter(step, row, order_key(row.priority, place))
+    row.position_original = _position_of_newest(step, row)
+    step.event(row.state, row.id, {"position": row.position_original})
+
+
+def join_in_order(step: Step, rows: Iterable[JobRow], *, due_at: int | None = None) -> None:
+    """Let several jobs join in the same step; `due_at` where it is the same for all."""
+    by_order = sorted(
+        rows, key=lambda row: joining_order(due_at or row.due_at or 0, row.parent, row.phase, row.id)
+    )
+    for row in by_order:
+        join(step, row)
+        save(step.db, row, *JOIN_FIELDS)
+
+
+def come_back(step: Step, row: JobRow, reason: str) -> None:
+    """Stand again where the job stood before it was claimed."""
+    assert row.key is not None
+    row.state = State.QUEUED.value
+    enter(step, row, row.key)
+    step.event(row.state, row.id, {"reason": reason})
+
+
+def enter(step: Step, row: JobRow, key: int) -> None:
+    """Stand in line under this key: ready, or put aside in the first group without room."""
+    row.key = key
+    row.aged_at = step.now
+    step.count_waiting(priority_of(key), +1)
+    put_aside_or_ready(step, row, before=None)
+
+
+def enter_again(step: Step, row: JobRow, key: int) -> None:
+    """The key or the groups of a job in line have changed."""
+    assert row.key is not None
+    step.count_waiting(priority_of(row.key), -1)
+    step.count_waiting(priority_of(key), +1)
+    row.key = key
+    put_aside_or_ready(step, row, before=row.parked)
+
+
+def put_aside_or_ready(step: Step, row: JobRow, *, before: str | None) -> None:
+    row.parked = step.groups.first_without_room(step.groups_of(row)[GATES:])
+    step.groups.left(before)
+    if row.parked is not None and row.parked != before:
+        step.groups.rejected(row.parked)
+
+
+def leave(step: Step, row: JobRow) -> None:
+    """Step out of the line, keeping the key, so that the job can come back to it."""
+    assert row.key is not None
+    step.count_waiting(priority_of(row.key), -1)
+    step.groups.left(row.parked)
+    row.parked = None
+    row.aged_at = None
+
+
+def give_up_place(step: Step, row: JobRow) -> None:
+    """The place is nobody's any more."""
+    if row.key is not None and was_moved(place_of(row.key)):
+        step.db.execute("DELETE FROM moved WHERE place = ?", (place_of(row.key),))
+    row.key = None
+
+
+def position(step: Step, key: int) -> int:
+    """The 1-based rank of a key: whole priorities by their counts, only its own by counting."""
+    own = priority_of(key)
+    counts = step.waiting()
+    ahead = sum(count for priority, count in counts.items() if priority < own)
+    within: int = step.db.execute(
+        "SELECT count(*) FROM job WHERE state = 'queued' AND key >= ? AND key <= ?", (own << PLACE_BITS, key)
+    ).get
+    return ahead + within
+
+
+def _position_of_newest(step: Step, row: JobRow) -> int:
+    # Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
+    assert row.key is not None
+    own = priority_of(row.key)
+    counts = step.waiting()
+    up_to_here = sum(count for priority, count in counts.items() if priority <= own)
+    if row.boost == 0:
+        return up_to_here
+    behind: int = step.db.execute(
+        "SELECT count(*) FROM job WHERE state = 'queued' AND key > ? AND key < ?", (row.key, (own + 1) << PLACE_BITS)
+    ).get
+    return up_to_here - behind

@@ -1,0 +1,178 @@
+"""A job's row, as the operations hold it in memory while a step runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apsw
+import msgspec
+
+from qo.errors import JobNotFound
+from qo.job import Job, JobError, Progress, State, moment, status_of
+from qo.policy.groups import groups_of
+
+_encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+_decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_progress = msgspec.json.Decoder(Progress).decode
+_decode_error = msgspec.json.Decoder(JobError).decode
+
+
+class JobRow(msgspec.Struct, kw_only=False):
+    """Field for column, in the order of `COLUMNS`. Changed in memory, then written by `save`."""
+
+    number: int
+    id: str
+    task: str
+    state: str
+    stage: str | None
+    priority: int
+    boost: int
+    user: str | None
+    project: str | None
+    tier: str | None
+    parent: str | None
+    phase: int | None
+    own_groups: str
+    unique_key: str | None
+    key: int | None
+    parked: str | None
+    aged_at: int | None
+    joined_at: int | None
+    position_original: int | None
+    run_at: int | None
+    due_at: int | None
+    parent_order: str
+    quota_day: int | None
+    deferred: int
+    attempts: int
+    max_attempts: int
+    timeout_ms: int | None
+    iterations: int
+    iterations_batch: int | None
+    iterations_granted: int | None
+    iterations_max: int | None
+    token: int | None
+    ended_token: int | None
+    ended_state: str | None
+    worker: str | None
+    cancel_wanted: int
+    progress: str | None
+    error: str | None
+    message: str | None
+    submitted_at: int
+    started_at: int | None
+    confirming_at: int | None
+    reminded: int
+    finished_at: int | None
+
+
+COLUMNS = ", ".join(f"job.{name}" for name in JobRow.__struct_fields__)
+SELECT = f"SELECT {COLUMNS} FROM job "
+INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
+_updates: dict[tuple[str, ...], str] = {}
+
+
+def find(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> JobRow | None:
+    """The first job that fits `where`, which may go on with ORDER BY."""
+    for row in db.execute(f"{SELECT} WHERE {where} LIMIT 1", tuple(bindings)):
+        return JobRow(*row)
+    return None
+
+
+def by_number(db: apsw.Connection, number: int) -> JobRow:
+    row = find(db, "number = ?", (number,))
+    assert row is not None, number
+    return row
+
+
+def by_id(db: apsw.Connection, job_id: str) -> JobRow:
+    row = find(db, "id = ?", (job_id,))
+    if row is None:
+        raise JobNotFound(job_id)
+    return row
+
+
+def select(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> Iterator[JobRow]:
+    # Fetched whole, because a statement that is still being read must not see its own step's writes.
+    return (JobRow(*row) for row in db.execute(f"{SELECT} WHERE {where}", tuple(bindings)).fetchall())
+
+
+def insert(db: apsw.Connection, row: JobRow) -> None:
+    db.execute(INSERT, msgspec.structs.astuple(row))
+
+
+def save(db: apsw.Connection, row: JobRow, *fields: str) -> None:
+    """Write these fields. Only these: naming a column makes SQLite rewrite every index that has it."""
+    statement = _updates.get(fields)
+    if statement is None:
+        statement = f"UPDATE job SET {', '.join(f'{field} = ?' for field in fields)} WHERE number = ?"
+        _updates[fields] = statement
+    db.execute(statement, (*(getattr(row, field) for field in fields), row.number))
+
+
+def to_json(value: Any) -> str:
+    return _encode(value).decode()
+
+
+def names(text: str) -> tuple[str, ...]:
+    """A JSON list of names; the empty one, by far the most frequent, without parsing."""
+    return () if text == "[]" else _decode_names(text)
+
+
+def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
+    return groups_of(
+        task=row.task,
+        priority=row.priority,
+        user=row.user,
+        project=row.project,
+        tier=row.tier,
+        parent=row.parent,
+        task_groups=task_groups,
+        own=names(row.own_groups),
+    )
+
+
+def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
+    state = State(row.state)
+    return Job(
+        id=row.id,
+        task=row.task,
+        state=state,
+        status=status_of(state, row.stage),
+        priority=row.priority,
+        groups=groups,
+        submitted_at=moment(row.submitted_at),
+        attempts=row.attempts,
+        max_attempts=row.max_attempts,
+        stage=row.stage,
+        tier=row.tier,
+        user=row.user,
+        project=row.project,
+        parent=row.parent,
+        phase=row.phase,
+        unique=row.unique_key,
+        position=position,
+        position_original=row.position_original,
+        iterations=row.iterations,
+        iterations_granted=row.iterations_granted,
+        iterations_max=row.iterations_max,
+        progress=None if row.progress is None else _decode_progress(row.progress),
+        result=None if result is None else decode(result),
+        error=None if row.error is None else _decode_error(row.error),
+        message=row.message,
+        worker=row.worker,
+        token=None if row.token is None else str(row.token),
+        timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
+        cancel_wanted=bool(row.cancel_wanted),
+        run_at=_moment(row.run_at),
+        joined_at=_moment(row.joined_at),
+        started_at=_moment(row.started_at),
+        confirmation_required_at=_moment(row.confirming_at),
+        finished_at=_moment(row.finished_at),
+    )
+
+
+def _moment(milliseconds: int | None) -> Any:
+    return None if milliseconds is None else moment(milliseconds)

@@ -1,0 +1,265 @@
+"""The tables of a qo file, and how an older file becomes a present one.
+
+`PRAGMA user_version` is the number of migrations applied. A released migration is never edited; a change is
+a new one at the end.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from qo.errors import StoreUnavailable
+
+APPLICATION_ID = 0x716F_7175  # "qoqu": tells a qo file from any other SQLite file
+
+FIRST = """
+CREATE TABLE counter (               -- last_token, noted_at, no_expiry_before, next_sequence, last_job
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE job (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    task TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('scheduled', 'waiting', 'queued', 'starting', 'running', 'confirming',
+                                         'succeeded', 'failed', 'cancelled')),
+    stage TEXT,
+    priority INTEGER NOT NULL,
+    boost INTEGER NOT NULL,
+    user TEXT,
+    project TEXT,
+    tier TEXT,
+    parent TEXT,
+    phase INTEGER,
+    own_groups TEXT NOT NULL,        -- JSON
+    unique_key TEXT,
+    key INTEGER,                     -- the order key; kept while the job is held, so that it can come back
+    parked TEXT,                     -- the group it was put aside in; NULL and queued: ready
+    aged_at INTEGER,                 -- when it entered the line or last aged; NULL unless queued
+    joined_at INTEGER,
+    position_original INTEGER,
+    run_at INTEGER,
+    due_at INTEGER,                  -- joins the line then; NULL where it waits for anything but time
+    parent_order TEXT NOT NULL,
+    quota_day INTEGER,
+    deferred INTEGER NOT NULL,       -- waits for a later day because of the quota
+    attempts INTEGER NOT NULL,
+    max_attempts INTEGER NOT NULL,
+    timeout_ms INTEGER,
+    iterations INTEGER NOT NULL,
+    iterations_batch INTEGER,
+    iterations_granted INTEGER,
+    iterations_max INTEGER,
+    token INTEGER,
+    ended_token INTEGER,             -- the token whose finish was applied last, and the state it led to
+    ended_state TEXT,
+    worker TEXT,
+    cancel_wanted INTEGER NOT NULL,
+    progress TEXT,                   -- JSON
+    error TEXT,                      -- JSON
+    message TEXT,
+    submitted_at INTEGER NOT NULL,
+    started_at INTEGER,
+    confirming_at INTEGER,
+    reminded INTEGER NOT NULL,
+    finished_at INTEGER,
+    CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled'))),
+    CHECK ((key IS NOT NULL) = (state IN ('queued', 'starting', 'running'))),
+    CHECK ((aged_at IS NOT NULL) = (state = 'queued')),
+    CHECK (parked IS NULL OR state = 'queued')
+) STRICT;
+CREATE INDEX job_ready ON job (task, key) WHERE state = 'queued' AND parked IS NULL;
+CREATE INDEX job_parked ON job (parked, task, key) WHERE parked IS NOT NULL;
+CREATE UNIQUE INDEX job_line ON job (key) WHERE state = 'queued';
+CREATE INDEX job_aged ON job (aged_at, number) WHERE aged_at IS NOT NULL;
+CREATE INDEX job_due ON job (due_at, parent_order, phase, id) WHERE due_at IS NOT NULL;
+CREATE INDEX job_deferred ON job (user, quota_day, run_at) WHERE deferred;
+CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND finished_at IS NULL;
+CREATE UNIQUE INDEX job_parent ON job (parent, phase) WHERE parent IS NOT NULL;
+CREATE INDEX job_user ON job (user, number) WHERE user IS NOT NULL;
+CREATE INDEX job_confirming ON job (confirming_at, number) WHERE confirming_at IS NOT NULL;
+CREATE INDEX job_finished ON job (finished_at, number) WHERE finished_at IS NOT NULL;
+
+CREATE TABLE content (               -- apart from the job, so that a state change never rewrites a payload
+    number INTEGER PRIMARY KEY,
+    payload BLOB NOT NULL,
+    checkpoint BLOB,
+    result BLOB
+) STRICT;
+
+CREATE TABLE moved (                 -- places given by a move; drawn ones cannot clash with them
+    place INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE line_count (            -- queued jobs by the priority they are ordered by
+    priority INTEGER PRIMARY KEY,
+    waiting INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE grp (
+    name TEXT PRIMARY KEY,
+    slots INTEGER,                   -- the limit
+    source INTEGER,
+    paused INTEGER NOT NULL,
+    closed_until INTEGER,
+    last_job INTEGER NOT NULL        -- the newest job that named it
+) STRICT, WITHOUT ROWID;
+CREATE INDEX grp_closed ON grp (closed_until) WHERE closed_until IS NOT NULL;
+
+CREATE TABLE slot (                  -- a free number (token NULL) is kept only while a higher one is held
+    grp TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    token INTEGER,
+    PRIMARY KEY (grp, number)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX slot_free ON slot (grp, number) WHERE token IS NULL;
+CREATE INDEX slot_token ON slot (token) WHERE token IS NOT NULL;
+
+CREATE TABLE open (                  -- groups with room and something of this task parked ('' for callers)
+    task TEXT NOT NULL,
+    grp TEXT NOT NULL,
+    key INTEGER NOT NULL,            -- of the first one parked there
+    PRIMARY KEY (task, grp)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX open_first ON open (task, key);
+CREATE INDEX open_group ON open (grp);
+
+CREATE TABLE lease (
+    token INTEGER PRIMARY KEY,
+    holder TEXT NOT NULL UNIQUE,     -- a job's id, or a caller's
+    job INTEGER UNIQUE,              -- NULL: a caller's
+    task TEXT,
+    priority INTEGER,                -- the job's own when it was claimed
+    worker TEXT,
+    claim TEXT,
+    expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX lease_expiry ON lease (expires_at, token);
+CREATE INDEX lease_claim ON lease (claim) WHERE claim IS NOT NULL;
+CREATE INDEX lease_worker ON lease (worker) WHERE job IS NOT NULL;
+
+CREATE TABLE ticket (
+    holder TEXT PRIMARY KEY,
+    key INTEGER NOT NULL,
+    groups TEXT NOT NULL,            -- JSON
+    parked TEXT,
+    expires_at INTEGER NOT NULL,
+    lease_ms INTEGER NOT NULL,
+    wait_ms INTEGER NOT NULL,
+    worker TEXT,
+    joined_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX ticket_ready ON ticket (key) WHERE parked IS NULL;
+CREATE INDEX ticket_parked ON ticket (parked, key) WHERE parked IS NOT NULL;
+CREATE INDEX ticket_expiry ON ticket (expires_at);
+
+CREATE TABLE user (
+    name TEXT PRIMARY KEY,
+    standing TEXT NOT NULL,          -- JSON
+    pinned INTEGER NOT NULL,         -- set by a person
+    last_job INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE quota (
+    user TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    PRIMARY KEY (user, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE parent (
+    name TEXT PRIMARY KEY,
+    priority INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE task (
+    name TEXT PRIMARY KEY,
+    groups TEXT NOT NULL             -- JSON, as the most recently started worker has it
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE worker (
+    name TEXT PRIMARY KEY,
+    tasks TEXT NOT NULL,             -- JSON
+    places INTEGER NOT NULL,
+    lifetime_ms INTEGER NOT NULL,
+    host TEXT,
+    pid INTEGER,
+    registered_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    detail TEXT NOT NULL             -- JSON
+) STRICT;
+
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    by TEXT,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    detail TEXT NOT NULL             -- JSON
+) STRICT;
+CREATE INDEX audit_subject ON audit (subject, id);
+
+CREATE TABLE figure (                -- minute 0: all that is older than the retention
+    minute INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    total_ms INTEGER NOT NULL,
+    PRIMARY KEY (minute, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE average (
+    name TEXT PRIMARY KEY,
+    value REAL NOT NULL,
+    square REAL NOT NULL,
+    count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE estimate_error (
+    id INTEGER PRIMARY KEY,
+    task TEXT NOT NULL,
+    ratio REAL NOT NULL
+) STRICT;
+CREATE INDEX estimate_error_task ON estimate_error (task, id);
+
+CREATE TABLE record (
+    name TEXT PRIMARY KEY,
+    version INTEGER NOT NULL,
+    value TEXT NOT NULL              -- JSON
+) STRICT, WITHOUT ROWID;
+"""
+
+MIGRATIONS = (FIRST,)
+
+
+def prepare(db: apsw.Connection, path: str) -> None:
+    """Bring a new or older file to the present schema; refuse a newer or a foreign one. Changes all or nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        version = db.pragma("user_version")
+        application = db.pragma("application_id")
+        tables = db.execute("SELECT count(*) FROM sqlite_schema").get
+        if tables and application != APPLICATION_ID:
+            raise StoreUnavailable(f"{path} is an SQLite file but not a qo store; name another file in the store's url.")
+        if version > len(MIGRATIONS):
+            raise StoreUnavailable(
+                f"{path} was written by a newer qo (schema {version}, this one knows {len(MIGRATIONS)}); "
+                "upgrade qo, or name another file in the store's url."
+            )
+        for migration in MIGRATIONS[version:]:
+            db.execute(migration)
+        if version < len(MIGRATIONS):
+            db.pragma("application_id", APPLICATION_ID)
+            db.pragma("user_version", len(MIGRATIONS))
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")

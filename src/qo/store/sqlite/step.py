@@ -1,0 +1,157 @@
+"""What one atomic step knows and has to write at its end.
+
+A step reads through small caches, decides in Python, and writes counters, events and figures once.
+If the operation raises, its savepoint is rolled back and the step is thrown away with its caches.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Any
+
+import apsw
+
+from qo.job import Job
+from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
+from qo.store.sqlite.groups import Groups
+from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
+from qo.store.values import Bounds
+
+log = logging.getLogger("qo.store")
+
+MINUTE_MS = 60_000
+_COUNTERS = {"next_sequence": FIRST_SEQUENCE, "last_token": 0, "last_job": 0, "no_expiry_before": 0}
+
+
+class Step:
+    def __init__(self, db: apsw.Connection, now: int, bounds: Bounds) -> None:
+        self.db = db
+        self.now = now
+        self.bounds = bounds
+        self._begin()
+
+    def _begin(self) -> None:
+        self.groups = Groups(self.db)
+        self._counters: dict[str, int] = {}
+        self._changed_counters: set[str] = set()
+        self._waiting: Counter[int] | None = None
+        self._waiting_changed: set[int] = set()
+        self._task_groups: dict[str, tuple[str, ...]] = {}
+        self._events: list[tuple[int, str, str, str]] = []
+        self._figures: dict[str, list[int]] = {}
+
+    def write(self) -> None:
+        """Write what was gathered and forget what was cached; the step may go on."""
+        self.groups.settle()
+        self._write_rejections()
+        for name in self._changed_counters:
+            self.db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?)", (name, self._counters[name]))
+        if self._waiting is not None:
+            for priority in self._waiting_changed:
+                self.db.execute("INSERT OR REPLACE INTO line_count VALUES (?, ?)", (priority, self._waiting[priority]))
+        if self._events:
+            self.db.executemany("INSERT INTO event (at, kind, subject, detail) VALUES (?, ?, ?, ?)", self._events)
+        if self._figures:
+            minute = self.now // MINUTE_MS
+            self.db.executemany(
+                "INSERT INTO figure VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
+                " SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
+                [(minute, name, count, total) for name, (count, total) in self._figures.items()],
+            )
+        self._begin()
+
+    # --- counters ---------------------------------------------------------------------------------------------
+
+    def counter(self, name: str) -> int | None:
+        if name not in self._counters:
+            value = self.db.execute("SELECT value FROM counter WHERE name = ?", (name,)).get
+            if value is None:
+                value = _COUNTERS.get(name)
+            if value is None:
+                return None
+            self._counters[name] = value
+        return self._counters[name]
+
+    def number(self, name: str) -> int:
+        """A counter that always has a value."""
+        value = self.counter(name)
+        assert value is not None, name
+        return value
+
+    def set_counter(self, name: str, value: int) -> None:
+        self._counters[name] = value
+        self._changed_counters.add(name)
+
+    def draw_sequence(self) -> int:
+        sequence = self.number("next_sequence")
+        if sequence == LAST_SEQUENCE // 2:
+            log.warning("half of all places in line have been drawn (%d of %d)", sequence, LAST_SEQUENCE)
+        self.set_counter("next_sequence", sequence + 1)
+        return sequence
+
+    def draw_token(self) -> int:
+        token = max(self.number("last_token") + 1, self.now * 1000)
+        self.set_counter("last_token", token)
+        return token
+
+    def draw_job_number(self) -> int:
+        number = self.number("last_job") + 1
+        self.set_counter("last_job", number)
+        return number
+
+    # --- how many wait ----------------------------------------------------------------------------------------
+
+    def waiting(self) -> Counter[int]:
+        """Queued jobs by the priority they are ordered by."""
+        if self._waiting is None:
+            self._waiting = Counter(dict(self.db.execute("SELECT priority, waiting FROM line_count")))
+        return self._waiting
+
+    def count_waiting(self, priority: int, change: int) -> None:
+        self.waiting()[priority] += change
+        self._waiting_changed.add(priority)
+
+    # --- what is told -----------------------------------------------------------------------------------------
+
+    def event(self, kind: str, subject: str, detail: dict[str, Any] | None = None) -> None:
+        self._events.append((self.now, kind, subject, to_json(detail) if detail else "{}"))
+
+    def audit(self, by: str | None, action: str, subject: str, detail: dict[str, Any]) -> None:
+        self.db.execute(
+            "INSERT INTO audit (at, by, action, subject, detail) VALUES (?, ?, ?, ?, ?)",
+            (self.now, by, action, subject, to_json(detail)),
+        )
+
+    def figure(self, name: str, total_ms: int = 0) -> None:
+        figure = self._figures.get(name)
+        if figure is None:
+            self._figures[name] = [1, total_ms]
+        else:
+            figure[0] += 1
+            figure[1] += total_ms
+
+    def _write_rejections(self) -> None:
+        for kind in self.groups.take_rejections():
+            self.figure(f"rejected:{kind}")
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def task_groups(self, task: str) -> tuple[str, ...]:
+        """The groups that the task itself puts its jobs in."""
+        if task not in self._task_groups:
+            text = self.db.execute("SELECT groups FROM task WHERE name = ?", (task,)).get
+            self._task_groups[task] = () if text is None else names(text)
+        return self._task_groups[task]
+
+    def forget_task_groups(self) -> None:
+        self._task_groups.clear()
+
+    def groups_of(self, row: JobRow) -> tuple[str, ...]:
+        return row_groups(row, self.task_groups(row.task))
+
+    def to_job(self, row: JobRow, *, position: int | None = None) -> Job:
+        result = None
+        if row.state == "succeeded":
+            result = self.db.execute("SELECT result FROM content WHERE number = ?", (row.number,)).get
+        return to_job(row, groups=self.groups_of(row), position=position, result=result)

@@ -1,0 +1,168 @@
+"""Candidates in order: what may start next, without looking at anything known to be blocked.
+
+The smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). During a walk the
+open index is only read; which of its groups have been advanced past their head is kept here, and the step
+settles the index afterwards.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from qo.store.sqlite.rows import SELECT, JobRow, names
+from qo.store.sqlite.step import Step
+
+CALLERS = ""
+"""the "task" under which waiting callers are parked and opened"""
+
+BATCH = 64
+
+
+class TicketRow(msgspec.Struct):
+    holder: str
+    key: int
+    groups: str
+    parked: str | None
+    expires_at: int
+    lease_ms: int
+    wait_ms: int
+    worker: str | None
+    joined_at: int
+
+
+Candidate = JobRow | TicketRow
+
+
+class Walk:
+    """Gives each candidate once, smallest key first. Tasks for which `passes` says so are left out."""
+
+    def __init__(self, step: Step, tasks: Iterable[str], passes: Callable[[str], bool]) -> None:
+        self._sources = [_Source(step, task) for task in tasks]
+        self._passes = passes
+
+    def __iter__(self) -> Iterator[Candidate]:
+        while (source := self._first()) is not None:
+            yield source.take_head()
+
+    def has_callers(self) -> bool:
+        return any(source.task == CALLERS and source.key is not None for source in self._sources)
+
+    def _first(self) -> _Source | None:
+        best = None
+        for source in self._sources:
+            if self._passes(source.task):
+                continue
+            key = source.key
+            if key is not None and (best is None or key < best_key):
+                best, best_key = source, key
+        return best
+
+
+class _Source:
+    """The candidates of one task."""
+
+    def __init__(self, step: Step, task: str) -> None:
+        self.task = task
+        self._step = step
+        self._ready: deque[Candidate] = deque()
+        self._ready_after: int | None = -1
+        self._open: deque[tuple[int, str]] = deque()
+        self._open_after: int | None = -1
+        self._advanced: list[tuple[int, str]] = []
+        """heap of open groups whose first ones were given out, under the key of the next one there"""
+
+    @property
+    def key(self) -> int | None:
+        ready, parked = self._ready_key(), self._parked_key()
+        if ready is None or parked is None:
+            return parked if ready is None else ready
+        return min(ready, parked)
+
+    def take_head(self) -> Candidate:
+        ready, parked = self._ready_key(), self._parked_key()
+        if parked is None or (ready is not None and ready < parked):
+            return self._ready.popleft()
+        return self._take_parked()
+
+    # --- ready ------------------------------------------------------------------------------------------------
+
+    def _ready_key(self) -> int | None:
+        if not self._ready and self._ready_after is not None:
+            self._ready.extend(self._fetch_ready(self._ready_after))
+            self._ready_after = self._ready[-1].key if len(self._ready) == BATCH else None
+        return self._ready[0].key if self._ready else None
+
+    def _fetch_ready(self, after: int) -> list[Candidate]:
+        if self.task == CALLERS:
+            tickets = self._step.db.execute(
+                "SELECT * FROM ticket WHERE parked IS NULL AND key > ? ORDER BY key LIMIT ?", (after, BATCH)
+            )
+            return [TicketRow(*row) for row in tickets.fetchall()]
+        jobs = self._step.db.execute(
+            f"{SELECT} WHERE task = ? AND state = 'queued' AND parked IS NULL AND key > ? ORDER BY key LIMIT ?",
+            (self.task, after, BATCH),
+        )
+        return [JobRow(*row) for row in jobs.fetchall()]
+
+    # --- parked in open groups --------------------------------------------------------------------------------
+
+    def _parked_key(self) -> int | None:
+        head = self._parked_head()
+        return None if head is None else head[0]
+
+    def _parked_head(self) -> tuple[int, str] | None:
+        # A group that was filled during this walk has nothing more to give.
+        has_room = self._step.groups.has_room
+        while self._advanced and not has_room(self._advanced[0][1]):
+            heapq.heappop(self._advanced)
+        while True:
+            if not self._open and self._open_after is not None:
+                self._fetch_open(self._open_after)
+            if not self._open or has_room(self._open[0][1]):
+                break
+            self._open.popleft()
+        if self._advanced and (not self._open or self._advanced[0] < self._open[0]):
+            return self._advanced[0]
+        return self._open[0] if self._open else None
+
+    def _fetch_open(self, after: int) -> None:
+        self._open.extend(
+            self._step.db.execute(
+                "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?", (self.task, after, BATCH)
+            ).fetchall()
+        )
+        self._open_after = self._open[-1][0] if len(self._open) == BATCH else None
+
+    def _take_parked(self) -> Candidate:
+        head = self._parked_head()
+        assert head is not None
+        key, group = head
+        if self._open and head == self._open[0]:
+            self._open.popleft()
+        else:
+            heapq.heappop(self._advanced)
+        found = self._fetch_parked(group, key)
+        if len(found) > 1:
+            following = found[1].key
+            assert following is not None
+            heapq.heappush(self._advanced, (following, group))
+        return found[0]
+
+    def _fetch_parked(self, group: str, key: int) -> list[Candidate]:
+        """The one parked under this key, and the next one there."""
+        db = self._step.db
+        if self.task == CALLERS:
+            tickets = db.execute("SELECT * FROM ticket WHERE parked = ? AND key >= ? ORDER BY key LIMIT 2", (group, key))
+            return [TicketRow(*row) for row in tickets.fetchall()]
+        jobs = db.execute(
+            f"{SELECT} WHERE parked = ? AND task = ? AND key >= ? ORDER BY key LIMIT 2", (group, self.task, key)
+        )
+        return [JobRow(*row) for row in jobs.fetchall()]
+
+
+def ticket_groups(ticket: TicketRow) -> tuple[str, ...]:
+    return names(ticket.groups)

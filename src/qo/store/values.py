@@ -1,0 +1,361 @@
+"""What goes into a store's operations and what comes out of them.
+
+Plain numbers and names only: tiers, estimates and HTTP have already been turned into these.
+Times that a caller gives are whole milliseconds since 1970 (`..._at_ms`) or spans (`..._ms`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum, StrEnum
+from typing import Any
+
+import msgspec
+
+from qo.job import Job, JobError, Progress, State
+from qo.policy.ordering import NORMAL
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one step may do, so that none holds the store for more than a few milliseconds."""
+
+    examine: int = 256
+    """jobs and callers that a claim, or a hand-over to callers, looks at"""
+    portion: int = 256
+    """leases, callers, due jobs, aged jobs, forgotten jobs that one step deals with"""
+
+
+# --- limits ---------------------------------------------------------------------------------------------------
+
+
+class Source(IntEnum):
+    """Where a group's limit comes from; the smaller number wins."""
+
+    OPERATOR = 1
+    CONFIGURATION = 2
+    TIER = 3
+    TASK = 4
+    SUBMIT = 5
+
+
+class Limit(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    slots: int
+    source: Source
+
+
+class LimitIgnored(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit that was not set because a stronger one of another value is in force."""
+
+    wanted: Limit
+    in_force: Limit
+
+
+class SlotInfo(msgspec.Struct, frozen=True, kw_only=True):
+    slot_id: int
+    holder: str
+    worker_id: str | None
+    expires_at: datetime
+    token: str
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`active` counts the live holders, `waiting` the jobs and callers put aside because of this group."""
+
+    group: str
+    limit: int | None = None
+    source: Source | None = None
+    paused: bool = False
+    closed_until: datetime | None = None
+    active: int = 0
+    waiting: int = 0
+    slots: tuple[SlotInfo, ...] = ()
+
+
+# --- submitting -----------------------------------------------------------------------------------------------
+
+
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user's tier grants, as numbers; None where it limits nothing."""
+
+    tier: str
+    boost: int = 0
+    user_limit: int | None = None
+    project_limit: int | None = None
+    daily_quota: int | None = None
+    iterations_batch: int | None = None
+    iterations_max: int | None = None
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    task: str
+    payload: bytes = b"null"
+    priority: int | None = None
+    """None: the parent's, else normal"""
+    user: str | None = None
+    project: str | None = None
+    standing: Standing | None = None
+    """None: what the user's newest submit or `set_tier` gave, if anything"""
+    parent: str | None = None
+    phase: int | None = None
+    groups: tuple[str, ...] = ()
+    """of the caller's own; the store adds those that follow from the other fields"""
+    limits: tuple[Limit, ...] = ()
+    unique: str | None = None
+    run_at_ms: int | None = None
+    quota_jitter_ms: int = 0
+    cap: int | None = None
+    """refuse when so many are in line and this one would join it now"""
+    max_attempts: int = 3
+    timeout_ms: int | None = None
+    by: str | None = None
+
+
+class RefusalReason(StrEnum):
+    FULL = "full"
+    PHASE_TAKEN = "phase_taken"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a submission was not accepted; nothing was stored or charged."""
+
+    id: str
+    reason: RefusalReason
+    waiting: int = 0
+    cap: int = 0
+    taken_by: str | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """`known`: this id, or this unique key, was accepted before; `job` is that job, and nothing was changed."""
+
+    job: Job
+    known: bool = False
+    ignored: tuple[LimitIgnored, ...] = ()
+
+
+# --- running --------------------------------------------------------------------------------------------------
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to run a job, and everything that is needed to run it."""
+
+    job: Job
+    token: str
+    expires_at: datetime
+    slots: dict[str, int]
+    """the number taken in each limited group"""
+    payload: bytes
+    checkpoint: bytes | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """`more`: a bound was reached, so call again; what was taken is an exact prefix all the same."""
+
+    leases: tuple[Lease, ...] = ()
+    more: bool = False
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    """Live on for `lease_ms` from now (never shorter than before), or, with `extend_ms`, that much beyond its end."""
+
+    holder: str
+    token: str
+    lease_ms: int = 0
+    extend_ms: int = 0
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a renewal, an advance or a release. `lost`: not the owner (any more); nothing was changed."""
+
+    holder: str
+    token: str
+    lost: bool = False
+    cancel_wanted: bool = False
+    expires_at: datetime | None = None
+
+
+class Average(msgspec.Struct, frozen=True, kw_only=True):
+    """An exponential moving average to be moved by one observation; `first` is what it starts from."""
+
+    name: str
+    first: float
+    weight: float
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a lease on a job ends.
+
+    succeeded   `result`
+    failed      `error`
+    scheduled   again at `retry_at_ms`, unless all attempts are spent: then failed, with `error`
+    confirming  waits for a person, with `message`
+    cancelled   because it was wanted, with `message`
+    queued      handed back to its place, without an attempt spent; `closed` names groups whose slots are
+                kept elsewhere and were found full: each stays closed until its time
+    """
+
+    job_id: str
+    token: str
+    state: State
+    result: bytes | None = None
+    error: JobError | None = None
+    message: str | None = None
+    retry_at_ms: int | None = None
+    closed: dict[str, int] = {}
+    averages: tuple[Average, ...] = ()
+    """moved by the run's seconds when it succeeded"""
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """`lost`: the token was stale and nothing was changed. `state`: what the job became, then or when this token
+    was first finished."""
+
+    job_id: str
+    token: str
+    lost: bool = False
+    state: State | None = None
+
+
+class Advance(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler reports while it runs. Everything that is None stays as it was."""
+
+    job_id: str
+    token: str
+    stage: str | None = None
+    progress: Progress | None = None
+    checkpoint: bytes | None = None
+    iteration: int | None = None
+    """the number of the iteration now begun, counted over all attempts; smaller than before changes nothing"""
+    message: str | None = None
+
+
+# --- callers without a job ------------------------------------------------------------------------------------
+
+
+class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+    """A caller who wants one slot in each of `groups`, all or nothing."""
+
+    holder: str
+    groups: tuple[str, ...]
+    lease_ms: int
+    wait_ms: int = 15_000
+    """how long the ticket lives without a renewal; 0: do not wait, answer now"""
+    priority: int = NORMAL
+    worker: str | None = None
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True):
+    """`token` None: not granted; `waiting` tells whether the ticket is kept. `slots` as in `Lease`."""
+
+    holder: str
+    token: str | None = None
+    slots: dict[str, int] = {}
+    expires_at: datetime | None = None
+    waiting: bool = False
+
+
+# --- workers --------------------------------------------------------------------------------------------------
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    groups: tuple[str, ...] = ()
+    limit: int | None = None
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tasks: tuple[TaskOptions, ...]
+    places: int
+    lifetime_ms: int = 30_000
+    host: str | None = None
+    pid: int | None = None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    tasks: tuple[str, ...]
+    places: int
+    running: int
+    registered_at: datetime
+    expires_at: datetime
+    host: str | None = None
+    pid: int | None = None
+
+
+# --- upkeep and reading ---------------------------------------------------------------------------------------
+
+
+class Portion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a bounded step dealt with, in order, and whether there is more of it."""
+
+    ids: tuple[str, ...] = ()
+    more: bool = False
+
+
+class Reminder(msgspec.Struct, frozen=True, kw_only=True):
+    job_id: str
+    number: int
+    """1 for the first of the given ages, 2 for the second, …"""
+    confirmation_required_at: datetime
+
+
+
+
+class Blockers(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands between a job and its start, as facts.
+
+    `ahead` counts the jobs in line before it; `groups` are those of its groups without room, gates included,
+    in the order a claim looks at them; `waits_for` is the phase before it, with `waits_for_state` None when that
+    one is not submitted yet; `has_worker` tells whether a live worker handles its task.
+    """
+
+    job: Job
+    ahead: int | None = None
+    groups: tuple[GroupStatus, ...] = ()
+    waits_for: int | None = None
+    waits_for_state: State | None = None
+    has_worker: bool = False
+
+
+class UserUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a user was charged for the day of `now`; `deferred` jobs wait for a later day because of the quota."""
+
+    user: str
+    tier: str | None = None
+    daily_quota: int | None = None
+    used_today: int = 0
+    deferred: int = 0
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """An exponential moving average of values and of their squares, and how many went into it."""
+
+    value: float
+    square: float
+    count: int
+
+
+class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures of one minute: `count` events, `total_ms` in all."""
+
+    name: str
+    minute: int
+    count: int
+    total_ms: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Small service data under a name. `version` 0: there is none."""
+
+    version: int = 0
+    value: Any = None
+
+
+class ParentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    parent: str
+    priority: int
+    jobs: tuple[Job, ...]
+    """its phases by number, then its jobs without a phase by submission"""

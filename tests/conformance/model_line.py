@@ -1,0 +1,382 @@
+"""The rules of the line and of its groups, as `qo/store/base.py` names them: room, slots, gates, entering,
+joining, examining, handing over. Brute force: every question is answered by looking at all rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from model_state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow
+
+from qo.errors import JobNotFound
+from qo.event import GRANTED, LIMIT, AuditEntry, Event
+from qo.job import HELD, State, moment
+from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of
+from qo.policy.ordering import drawn_place, joining_order, order_key
+from qo.store.base import HANDED_OVER_LEASE_MS
+from qo.store.values import Average, Bounds, Limit, LimitIgnored, Mean, Source
+
+MINUTE_MS = 60_000
+LARGEST_WAIT_BUCKET_SECONDS = 65536
+
+
+class Line:
+    """The rows, and the rules that hold for all operations."""
+
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self.bounds = bounds or Bounds()
+        self.state = ModelState()
+
+    # --- what is where ----------------------------------------------------------------------------------------
+
+    def row(self, job_id: str) -> JobRow:
+        if job_id not in self.state.jobs:
+            raise JobNotFound(job_id)
+        return self.state.jobs[job_id]
+
+    def line(self) -> list[JobRow]:
+        """Every job that may run but does not yet, in its order."""
+        return sorted((job for job in self.state.jobs.values() if job.state is State.QUEUED), key=lambda job: job.key)
+
+    def rank(self, job: JobRow) -> int:
+        return 1 + sum(other.key < job.key for other in self.line())
+
+    def groups_of_job(self, job: JobRow) -> tuple[str, ...]:
+        return groups_of(
+            task=job.task,
+            priority=job.priority,
+            user=job.user,
+            project=job.project,
+            tier=job.tier,
+            parent=job.parent,
+            task_groups=self.state.tasks.get(job.task, ()),
+            own=job.own_groups,
+        )
+
+    def groups_to_park_in(self, waiting: JobRow | TicketRow) -> list[str]:
+        """The groups of a job without its gates; all groups of a caller, who has no gates."""
+        if isinstance(waiting, TicketRow):
+            return list(waiting.groups)
+        return [group for group in self.groups_of_job(waiting) if group not in gates(waiting.task)]
+
+    def jobs_of_parent(self, parent: str) -> list[JobRow]:
+        """Its phases by number, then its jobs without a phase by submission."""
+        jobs = [job for job in self.state.jobs.values() if job.parent == parent]
+        return sorted(jobs, key=lambda job: (job.phase is None, job.phase or 0, job.number))
+
+    def lease_of_job(self, job_id: str, token: str) -> LeaseRow | None:
+        found = (lease for lease in self.state.leases.values() if lease.is_job and lease.holder == job_id)
+        return next((lease for lease in found if str(lease.token) == token), None)
+
+    def lease_of_caller(self, holder: str) -> LeaseRow | None:
+        found = (lease for lease in self.state.leases.values() if not lease.is_job and lease.holder == holder)
+        return next(found, None)
+
+    # --- room -------------------------------------------------------------------------------------------------
+
+    def group_row(self, group: str) -> GroupRow:
+        return self.state.groups.get(group, GroupRow())
+
+    def is_limited(self, group: str) -> bool:
+        return self.group_row(group).limit is not None
+
+    def holders(self, group: str) -> list[LeaseRow]:
+        return [lease for lease in self.state.leases.values() if group in lease.slots]
+
+    def has_room(self, group: str, spoken_for: int = 0) -> bool:
+        row = self.group_row(group)
+        if row.paused or row.closed_until is not None:
+            return False
+        return row.limit is None or len(self.holders(group)) + spoken_for < row.limit
+
+    def first_without_room(self, groups: Iterable[str]) -> str | None:
+        return next((group for group in groups if not self.has_room(group)), None)
+
+    # --- slots ------------------------------------------------------------------------------------------------
+
+    def lowest_free_number(self, group: str) -> int:
+        taken = {lease.slots[group] for lease in self.holders(group)}
+        return next(number for number in range(len(taken) + 1) if number not in taken)
+
+    def record_holder(self, lease: LeaseRow, group: str) -> None:
+        lease.slots[group] = self.lowest_free_number(group)
+
+    def adopt_holders(self, group: str) -> None:
+        """Record the live job leases that belong to a group that now has its first limit, in token order."""
+        for _, lease in sorted(self.state.leases.items()):
+            belongs = lease.is_job and group in self.groups_of_job(self.state.jobs[lease.holder])
+            if belongs and group not in lease.slots:
+                self.record_holder(lease, group)
+
+    def limited_slots(self, lease: LeaseRow) -> dict[str, int]:
+        """What a lease tells its holder: the numbers in groups that have a limit now."""
+        return {group: number for group, number in lease.slots.items() if self.is_limited(group)}
+
+    def take(
+        self, holder: str, *, groups: Sequence[str], waited_ms: int, is_job: bool, worker: str | None,
+        claim: str | None, expires_at: int, now: int,
+    ) -> LeaseRow:
+        """A new lease with one slot in each of the groups, and the next token."""
+        token = max(self.state.last_token + 1, now * 1000)
+        lease = LeaseRow(token, holder, is_job, worker, claim, expires_at)
+        self.state.last_token = token
+        self.state.leases[token] = lease
+        for group in groups:
+            self.record_holder(lease, group)
+        for group in self.limited_slots(lease):
+            self.count(f"acquired:{kind_of(group)}:{wait_bucket(waited_ms)}", waited_ms, now)
+        return lease
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    def set_limit(self, wanted: Limit, now: int) -> tuple[bool, list[LimitIgnored]]:
+        """Whether it changed anything, and the complaint where a limit of another value is in force."""
+        row = self.state.groups.setdefault(wanted.group, GroupRow())
+        if row.limit is None:
+            row.limit, row.source, row.last_job = wanted.slots, wanted.source, self.state.last_number
+            self.adopt_holders(wanted.group)
+        else:
+            in_force = Limit(group=wanted.group, slots=row.limit, source=row.source)
+            kept_out = wanted.source is Source.SUBMIT or wanted.source > row.source
+            if kept_out and wanted.slots != row.limit:
+                return False, [LimitIgnored(wanted=wanted, in_force=in_force)]
+            if kept_out or wanted == in_force:
+                return False, []
+            row.limit, row.source = wanted.slots, wanted.source
+        self.tell(LIMIT, wanted.group, {"limit": row.limit, "source": int(row.source)}, now)
+        return True, []
+
+    def drop_limit(self, group: str, now: int) -> dict[str, Any] | None:
+        """What is told of it, or None where there was no limit."""
+        row = self.group_row(group)
+        if row.limit is None:
+            return None
+        detail = {"limit": None, "source": int(row.source)}
+        row.limit = row.source = None
+        self.tell(LIMIT, group, detail, now)
+        return detail
+
+    def grant_limit(self, group: str, slots: int | None, source: Source, now: int) -> list[LimitIgnored]:
+        """A limit that follows from a tier or a task; one of that source that is no longer granted goes."""
+        if slots is not None:
+            return self.set_limit(Limit(group=group, slots=slots, source=source), now)[1]
+        if self.group_row(group).source is source:
+            self.drop_limit(group, now)
+        return []
+
+    # --- entering and joining ---------------------------------------------------------------------------------
+
+    def enter(self, waiting: JobRow | TicketRow, now: int) -> None:
+        """Put aside in the first of its groups that has no room, else ready."""
+        self.park(waiting, self.first_without_room(self.groups_to_park_in(waiting)), now)
+
+    def park(self, waiting: JobRow | TicketRow, group: str | None, now: int) -> None:
+        if group is not None and group != waiting.parked:
+            self.count(f"rejected:{kind_of(group)}", 0, now)
+        waiting.parked = group
+
+    def draw_key(self, priority: int, boost: int) -> int:
+        sequence = self.state.next_sequence
+        self.state.next_sequence += 1
+        return order_key(priority, drawn_place(sequence, boost))
+
+    def join(self, job: JobRow, now: int) -> None:
+        """The job is in line from now on, at a place of its own."""
+        job.state = State.QUEUED
+        job.key = self.draw_key(job.priority, job.boost)
+        job.joined_at = job.aged_at = now
+        job.deferred = False
+        job.due_at = None
+        job.parked = None
+        job.position_original = self.rank(job)
+        self.enter(job, now)
+        self.tell(State.QUEUED, job.id, {"position": job.position_original}, now)
+
+    def come_back(self, job: JobRow, reason: str, now: int) -> None:
+        """The job is in line again at the place it had. Its lease must be gone already."""
+        job.state = State.QUEUED
+        job.worker = job.token = None
+        job.cancel_wanted = False
+        job.aged_at = now
+        job.parked = None
+        self.enter(job, now)
+        self.tell(State.QUEUED, job.id, {"reason": reason}, now)
+
+    def join_due_jobs(self, now: int) -> tuple[list[str], bool]:
+        """One portion of the jobs whose time has come, and whether there are more."""
+        due = [job for job in self.state.jobs.values() if job.due_at is not None and job.due_at <= now]
+        due.sort(key=lambda job: joining_order(job.due_at, job.parent, job.phase, job.id))
+        portion = due[: self.bounds.portion]
+        for job in portion:
+            self.join(job, now)
+        return [job.id for job in portion], len(due) > len(portion)
+
+    # --- leaving ----------------------------------------------------------------------------------------------
+
+    def leave_line(self, job: JobRow) -> None:
+        """Neither in line nor on the way there."""
+        job.key = job.parked = job.aged_at = job.due_at = None
+        job.deferred = False
+
+    def end(self, job: JobRow, state: State, now: int) -> None:
+        """Into succeeded, failed or cancelled, from anywhere."""
+        ran_ms = now - job.started_at if job.state in HELD else 0
+        self.count(f"ended:{state}", ran_ms, now)
+        self.leave_line(job)
+        job.state = state
+        job.finished_at = now
+        job.cancel_wanted = False
+        job.confirmation_required_at = None
+        if state is State.SUCCEEDED:
+            detail = {}
+        elif state is State.FAILED:
+            detail = {"message": job.error.message if job.error else None}
+        else:
+            detail = {"message": job.message}
+        self.tell(state, job.id, detail, now)
+
+    # --- examining --------------------------------------------------------------------------------------------
+
+    def is_candidate(self, waiting: JobRow | TicketRow) -> bool:
+        """Ready, or put aside in a group that has room by now."""
+        return waiting.parked is None or self.has_room(waiting.parked)
+
+    def gates_have_room(self, task: str, spoken_for: Counter[str] | None = None) -> bool:
+        spoken_for = spoken_for or Counter()
+        return all(self.has_room(gate, spoken_for[gate]) for gate in gates(task))
+
+    def first_candidate(self, tasks: Collection[str]) -> JobRow | None:
+        """The job that a claim looks at next."""
+        open_tasks = {task for task in tasks if self.gates_have_room(task)}
+        return next((job for job in self.line() if job.task in open_tasks and self.is_candidate(job)), None)
+
+    def search_whole_line(self, tasks: Collection[str], places: int) -> list[str]:
+        """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
+        again. What a claim takes must be the same."""
+        line, taken, taken_in = self.line(), [], Counter[str]()
+
+        def could_start(job: JobRow) -> bool:
+            groups = self.groups_of_job(job)
+            return job.id not in taken and all(self.has_room(group, taken_in[group]) for group in groups)
+
+        while len(taken) < places:
+            first = next((job for job in line if job.task in tasks and could_start(job)), None)
+            if first is None:
+                break
+            taken.append(first.id)
+            taken_in.update(self.groups_of_job(first))
+        return taken
+
+    # --- handing over -----------------------------------------------------------------------------------------
+
+    def hand_over(self, now: int, asking: Collection[str] = ()) -> None:
+        """Give free slots to waiting callers, first in order first, past nobody who could go now.
+
+        `asking` are the callers in whose own call this happens: their tickets are alive, and what they get is a
+        full lease.
+        """
+        spoken_for = Counter[str]()  # slots by group, for jobs that their workers will take
+        promised = Counter[str]()  # places by worker, likewise
+        done_with: list[JobRow | TicketRow] = []
+        for _ in range(self.bounds.examine):
+            waiting = self.next_to_hand_over(spoken_for, promised, done_with, now)
+            if waiting is None:
+                return
+            is_ticket = isinstance(waiting, TicketRow)
+            blocking = self.first_without_room(self.groups_to_park_in(waiting))
+            groups = waiting.groups if is_ticket else self.groups_of_job(waiting)
+            if is_ticket and waiting.expires_at <= now and waiting.holder not in asking:
+                del self.state.tickets[waiting.holder]
+            elif blocking is not None:
+                self.park(waiting, blocking, now)
+            elif not all(self.has_room(group, spoken_for[group]) for group in groups):
+                done_with.append(waiting)
+            elif is_ticket:
+                self.grant(waiting, now, in_own_call=waiting.holder in asking)
+            else:
+                done_with.append(waiting)
+                spoken_for.update(groups)
+                promised[self.workers_with_a_place(waiting.task, promised, now)[0]] += 1
+
+    def next_to_hand_over(
+        self, spoken_for: Counter[str], promised: Counter[str], done_with: list[JobRow | TicketRow], now: int
+    ) -> JobRow | TicketRow | None:
+        """The first candidate, or None as soon as no caller is among them."""
+
+        def is_open(waiting: JobRow | TicketRow) -> bool:
+            return self.is_candidate(waiting) and not any(waiting is other for other in done_with)
+
+        def has_taker(task: str) -> bool:
+            return bool(self.workers_with_a_place(task, promised, now)) and self.gates_have_room(task, spoken_for)
+
+        tickets = [ticket for ticket in self.state.tickets.values() if is_open(ticket)]
+        if not tickets:
+            return None
+        jobs = [job for job in self.line() if is_open(job) and has_taker(job.task)]
+        return min([*tickets, *jobs], key=lambda waiting: waiting.key)
+
+    def workers_with_a_place(self, task: str, promised: Counter[str], now: int) -> list[str]:
+        """The live workers that handle a task and have a free place, by name."""
+        return sorted(
+            worker.name
+            for worker in self.state.workers.values()
+            if worker.expires_at > now
+            and worker.handles(task)
+            and worker.places - self.running(worker.name) - promised[worker.name] > 0
+        )
+
+    def running(self, worker: str) -> int:
+        return sum(lease.is_job and lease.worker == worker for lease in self.state.leases.values())
+
+    def grant(self, ticket: TicketRow, now: int, *, in_own_call: bool) -> None:
+        del self.state.tickets[ticket.holder]
+        lease = self.take(
+            ticket.holder, groups=ticket.groups, waited_ms=now - ticket.joined_at, is_job=False, claim=None,
+            worker=ticket.worker, expires_at=now + (ticket.lease_ms if in_own_call else HANDED_OVER_LEASE_MS), now=now,
+        )  # fmt: skip
+        if not in_own_call:
+            self.tell(GRANTED, ticket.holder, {"token": str(lease.token)}, now)
+
+    # --- telling, counting ------------------------------------------------------------------------------------
+
+    def tell(self, kind: str, subject: str, detail: dict[str, Any], now: int) -> None:
+        self.state.last_event += 1
+        self.state.events.append(Event(self.state.last_event, moment(now), str(kind), subject, detail))
+
+    def audit_entry(self, by: str | None, action: str, subject: str, detail: dict[str, Any], now: int) -> None:
+        number = len(self.state.audit) + 1
+        self.state.audit.append(AuditEntry(number, moment(now), by, action, subject, detail))
+
+    def count(self, name: str, total_ms: int, now: int) -> None:
+        minute = (name, now // MINUTE_MS)
+        count, total = self.state.series.get(minute, (0, 0))
+        self.state.series[minute] = (count + 1, total + total_ms)
+
+    def move_average(self, average: Average, new: float) -> None:
+        mean = self.state.averages.get(average.name)
+        if mean is None:
+            mean = Mean(value=average.first, square=average.first * average.first, count=0)
+        value = mean.value + average.weight * (new - mean.value)
+        square = mean.square + average.weight * (new * new - mean.square)
+        self.state.averages[average.name] = Mean(value=value, square=square, count=mean.count + 1)
+
+
+def gates(task: str) -> tuple[str, str]:
+    return (GLOBAL, task)
+
+
+def recorded_groups(line: Line, job: JobRow) -> list[str]:
+    """The groups in which a job takes a number when it starts."""
+    groups = line.groups_of_job(job)
+    return [group for group in groups if is_always_counted(group, job.task) or line.is_limited(group)]
+
+
+def wait_bucket(wait_ms: int) -> int:
+    """Whole seconds rounded up to a power of two; 0 for none."""
+    if wait_ms <= 0:
+        return 0
+    bucket = 1
+    while bucket * 1000 < wait_ms and bucket < LARGEST_WAIT_BUCKET_SECONDS:
+        bucket *= 2
+    return bucket

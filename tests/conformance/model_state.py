@@ -1,0 +1,183 @@
+"""What the reference model remembers: plain rows in dicts and lists, nothing derived.
+
+Places in line, room, ranks, counts and the open index are not here: the model works them out
+from these rows each time, by definition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from qo.event import AuditEntry, Event
+from qo.job import JobError, Progress, State
+from qo.policy.ordering import FIRST_SEQUENCE
+from qo.store.values import Mean, Record, Source, Standing, TaskOptions
+
+
+@dataclass
+class JobRow:
+    number: int
+    id: str
+    task: str
+    payload: bytes
+    priority: int
+    user: str | None
+    project: str | None
+    parent: str | None
+    phase: int | None
+    own_groups: tuple[str, ...]
+    unique: str | None
+    max_attempts: int
+    timeout_ms: int | None
+    submitted_at: int
+
+    state: State = State.WAITING
+    parked: str | None = None
+    """the group it is put aside in; None: ready, or not in line"""
+    key: int | None = None
+    """its order key, from joining the line until it leaves line and worker"""
+    due_at: int | None = None
+    """when it joins the line, while time is all it waits for"""
+
+    tier: str | None = None
+    boost: int = 0
+    iterations_batch: int | None = None
+    iterations_max: int | None = None
+    iterations_granted: int | None = None
+    iterations: int = 0
+
+    run_at: int | None = None
+    quota_day: int | None = None
+    deferred: bool = False
+
+    joined_at: int | None = None
+    aged_at: int | None = None
+    position_original: int | None = None
+
+    attempts: int = 0
+    started_at: int | None = None
+    worker: str | None = None
+    token: int | None = None
+    cancel_wanted: bool = False
+    stage: str | None = None
+    progress: Progress | None = None
+    message: str | None = None
+    checkpoint: bytes | None = None
+
+    confirmation_required_at: int | None = None
+    reminded: int = 0
+
+    result: bytes | None = None
+    error: JobError | None = None
+    finished_at: int | None = None
+    ended_token: int | None = None
+    """the token of the last finish that was applied, and what that made of the job"""
+    ended_state: State | None = None
+
+
+@dataclass
+class TicketRow:
+    holder: str
+    groups: tuple[str, ...]
+    lease_ms: int
+    wait_ms: int
+    worker: str | None
+    key: int
+    joined_at: int
+    expires_at: int
+    parked: str | None = None
+
+
+@dataclass
+class LeaseRow:
+    token: int
+    holder: str
+    is_job: bool
+    worker: str | None
+    claim: str | None
+    expires_at: int
+    slots: dict[str, int] = field(default_factory=dict)
+    """its number in each group it is recorded in"""
+
+    def copy(self) -> LeaseRow:
+        return replace(self, slots=dict(self.slots))
+
+
+@dataclass
+class GroupRow:
+    limit: int | None = None
+    source: Source | None = None
+    paused: bool = False
+    closed_until: int | None = None
+    last_job: int = 0
+    """the number of the newest job that named it since it has a limit"""
+
+
+@dataclass
+class UserRow:
+    standing: Standing
+    pinned: bool
+    last_job: int
+
+
+@dataclass
+class WorkerRow:
+    name: str
+    tasks: tuple[TaskOptions, ...]
+    places: int
+    lifetime_ms: int
+    registered_at: int
+    expires_at: int
+    host: str | None
+    pid: int | None
+
+    def handles(self, task: str) -> bool:
+        return any(options.name == task for options in self.tasks)
+
+
+@dataclass
+class ModelState:
+    jobs: dict[str, JobRow] = field(default_factory=dict)
+    tickets: dict[str, TicketRow] = field(default_factory=dict)
+    leases: dict[int, LeaseRow] = field(default_factory=dict)
+    groups: dict[str, GroupRow] = field(default_factory=dict)
+    users: dict[str, UserRow] = field(default_factory=dict)
+    quota: dict[tuple[str, int], int] = field(default_factory=dict)
+    parents: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    workers: dict[str, WorkerRow] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    audit: list[AuditEntry] = field(default_factory=list)
+    series: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    averages: dict[str, Mean] = field(default_factory=dict)
+    estimate_errors: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
+
+    last_number: int = 0
+    last_event: int = 0
+    last_token: int = 0
+    next_sequence: int = FIRST_SEQUENCE
+    noted_at: int | None = None
+    no_expiry_before: int = 0
+
+    def copy(self) -> ModelState:
+        """A state that shares no row with this one. The fields of rows are values that never change in place,
+        except a lease's slots."""
+        return replace(
+            self,
+            jobs={name: replace(row) for name, row in self.jobs.items()},
+            tickets={name: replace(row) for name, row in self.tickets.items()},
+            leases={token: row.copy() for token, row in self.leases.items()},
+            groups={name: replace(row) for name, row in self.groups.items()},
+            users={name: replace(row) for name, row in self.users.items()},
+            workers={name: replace(row) for name, row in self.workers.items()},
+            quota=dict(self.quota),
+            parents=dict(self.parents),
+            tasks=dict(self.tasks),
+            events=list(self.events),
+            audit=list(self.audit),
+            series=dict(self.series),
+            averages=dict(self.averages),
+            estimate_errors=dict(self.estimate_errors),
+            records=dict(self.records),
+        )

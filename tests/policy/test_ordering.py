@@ -1,0 +1,380 @@
+"""The order key: worked examples, and what must hold for every history."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qo.errors import InvalidPriority
+from qo.policy import ordering
+from qo.policy.ordering import (
+    CELL,
+    FIRST_SEQUENCE,
+    LAST_SEQUENCE,
+    MAX_BOOST,
+    NORMAL,
+    SPREAD_AT_MOST,
+    aged_priority,
+    drawn_place,
+    joining_order,
+    order_key,
+    parent_order,
+    parse_priority,
+    place_between,
+    place_of,
+    priority_of,
+    spread_places,
+    was_moved,
+)
+
+priorities = st.integers(0, 99)
+boosts = st.integers(0, MAX_BOOST)
+sequences = st.integers(FIRST_SEQUENCE, LAST_SEQUENCE)
+
+
+def drawn_keys(joiners: list[tuple[int, int]]) -> list[int]:
+    """The keys of jobs that join one after another, each given as (priority, boost)."""
+    return [
+        order_key(priority, drawn_place(FIRST_SEQUENCE + number, boost))
+        for number, (priority, boost) in enumerate(joiners)
+    ]
+
+
+def nobody(place: int) -> bool:
+    return False
+
+
+# --- priorities -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_value", "number"),
+    [("urgent", 10), ("high", 20), ("normal", 50), ("low", 70), ("background", 90), (0, 0), (37, 37), (99, 99)],
+)
+def test_a_priority_is_a_number_or_a_name(given_value, number):
+    assert parse_priority(given_value) == number
+
+
+@pytest.mark.parametrize("value", [-1, 100, True, False, "", "50", "URGENT", "soon", 5.0, None])
+def test_any_other_priority_is_refused_with_the_value_and_what_is_allowed(value):
+    with pytest.raises(InvalidPriority) as refused:
+        parse_priority(value)
+
+    assert repr(value) in str(refused.value)
+    assert "0 (soonest) to 99" in str(refused.value)
+    assert "background (90)" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(99, 90), (91, 90), (90, 70), (71, 70), (70, 50), (51, 50), (50, 20), (49, 20), (21, 20)],
+)
+def test_aging_moves_up_one_named_level(before, after):
+    assert aged_priority(before) == after
+
+
+@pytest.mark.parametrize("priority", [20, 19, 10, 5, 0])
+def test_aging_never_goes_above_high(priority):
+    assert aged_priority(priority) is None
+
+
+@given(priorities)
+def test_aging_ends_at_high_or_where_it_was(priority):
+    levels = [priority]
+    while (up := aged_priority(levels[-1])) is not None:
+        levels.append(up)
+
+    assert levels == sorted(levels, reverse=True)
+    assert levels[-1] == min(priority, 20)
+    assert len(levels) <= 6
+
+
+# --- drawn places -----------------------------------------------------------------------------------------------
+
+
+def test_ten_joined_and_then_one_with_boost_five_stands_sixth():
+    *ten, boosted = drawn_keys([(NORMAL, 0)] * 10 + [(NORMAL, 5)])
+
+    assert sorted([*ten, boosted]).index(boosted) + 1 == 6
+
+
+def test_a_hundred_boosted_ones_delay_a_base_job_by_at_most_five():
+    keys = drawn_keys([(NORMAL, 0)] * 10 + [(NORMAL, 5)] * 100)
+
+    for base in keys[:10]:
+        own_rank = keys.index(base)
+        assert sorted(keys).index(base) - own_rank <= 5
+
+
+def test_a_smaller_priority_goes_first_whatever_the_place():
+    late_urgent = order_key(10, drawn_place(LAST_SEQUENCE, 0))
+    early_high = order_key(20, drawn_place(FIRST_SEQUENCE, MAX_BOOST))
+
+    assert late_urgent < early_high
+
+
+@given(st.lists(st.tuples(priorities, boosts), min_size=2, max_size=200))
+def test_keys_never_tie(joiners):
+    keys = drawn_keys(joiners)
+
+    assert len(set(keys)) == len(keys)
+
+
+@given(st.lists(st.tuples(priorities, boosts), min_size=2, max_size=200))
+def test_places_never_tie_so_a_change_of_priority_never_makes_two_keys_equal(joiners):
+    places = [place_of(key) for key in drawn_keys(joiners)]
+
+    assert len(set(places)) == len(places)
+
+
+@given(st.lists(boosts, min_size=1, max_size=200))
+def test_a_boosted_job_passes_only_those_that_drew_the_places_before_it(joined_boosts):
+    keys = drawn_keys([(NORMAL, boost) for boost in joined_boosts])
+
+    for number, (key, boost) in enumerate(zip(keys, joined_boosts, strict=True)):
+        passed = [earlier for earlier in range(number) if key < keys[earlier]]
+        assert all(number - boost <= earlier for earlier in passed)
+        assert len(passed) <= boost
+
+
+@given(st.lists(boosts, min_size=1, max_size=200), boosts)
+def test_a_boosted_job_passes_all_base_jobs_that_drew_the_places_before_it(joined_boosts, boost):
+    keys = drawn_keys([(NORMAL, one) for one in [*joined_boosts, boost]])
+
+    behind = [earlier for earlier, key in enumerate(keys[:-1]) if keys[-1] < key]
+    base_just_before = {
+        earlier
+        for earlier, earlier_boost in enumerate(joined_boosts)
+        if earlier_boost == 0 and earlier >= len(joined_boosts) - boost
+    }
+    assert base_just_before <= set(behind)
+
+
+@given(st.lists(boosts, min_size=1, max_size=300))
+def test_a_waiting_job_is_overtaken_by_at_most_as_many_as_the_boost(joined_boosts):
+    keys = drawn_keys([(NORMAL, 0), *[(NORMAL, boost) for boost in joined_boosts]])
+
+    assert sum(key < keys[0] for key in keys[1:]) <= MAX_BOOST
+    assert sum(key < keys[0] for key in keys[1:]) <= max(joined_boosts)
+
+
+@given(st.lists(st.sampled_from([0, 2, 5, MAX_BOOST]), min_size=1, max_size=200))
+def test_inside_one_tier_the_line_stays_first_in_first_out(joined_boosts):
+    keys = drawn_keys([(NORMAL, boost) for boost in joined_boosts])
+
+    for boost in set(joined_boosts):
+        of_tier = [key for key, one in zip(keys, joined_boosts, strict=True) if one == boost]
+        assert of_tier == sorted(of_tier)
+
+
+@given(priorities, sequences, boosts)
+def test_a_key_fits_in_53_bits_and_gives_back_its_parts(priority, sequence, boost):
+    place = drawn_place(sequence, boost)
+    key = order_key(priority, place)
+
+    assert 0 <= key < 2**53
+    assert int(float(key)) == key
+    assert (priority_of(key), place_of(key)) == (priority, place)
+
+
+@pytest.mark.parametrize("boost", [0, 1, MAX_BOOST])
+@pytest.mark.parametrize("sequence", [FIRST_SEQUENCE, LAST_SEQUENCE])
+def test_the_first_and_the_last_sequence_have_room_for_every_boost(sequence, boost):
+    place = drawn_place(sequence, boost)
+
+    assert 0 < place < 1 << ordering.PLACE_BITS
+
+
+@given(sequences, boosts)
+def test_a_drawn_place_is_never_one_left_for_moves(sequence, boost):
+    assert not was_moved(drawn_place(sequence, boost))
+
+
+# --- joining in the same step -----------------------------------------------------------------------------------
+
+
+def test_those_that_join_together_go_by_due_time_parent_phase_and_id():
+    joiners = [
+        joining_order(1, None, None, "z"),
+        joining_order(2, None, None, "a"),
+        joining_order(2, None, None, "b"),
+        joining_order(2, "9", 1, "b"),
+        joining_order(2, "9", 2, "a"),
+        joining_order(2, "10", 1, "a"),
+        joining_order(2, "10a", 1, "a"),
+        joining_order(2, "shop", None, "a"),
+        joining_order(2, "shop", 1, "a"),
+    ]
+
+    assert joiners == sorted(joiners)
+
+
+@given(st.integers(0, 10**30), st.integers(0, 10**30))
+def test_parents_made_of_digits_compare_as_numbers(one, other):
+    assert (parent_order(str(one)) < parent_order(str(other))) == (one < other)
+
+
+@given(st.integers(0, 10**9), st.integers(0, 5))
+def test_leading_zeros_do_not_change_a_parent_number(number, zeros):
+    assert parent_order("0" * zeros + str(number)) == parent_order(str(number))
+
+
+@given(st.text(alphabet="0123456789", min_size=1, max_size=200), st.text(alphabet="abc", min_size=1, max_size=9))
+def test_no_parent_comes_before_numbers_and_numbers_before_names(digits, name):
+    assert parent_order(None) < parent_order(digits) < parent_order(name)
+
+
+@pytest.mark.parametrize("parent", ["²", "٣", "1.5", "-1", " 1", ""])
+def test_only_plain_digits_make_a_number(parent):
+    assert parent_order(parent) > parent_order("9" * 200)
+
+
+# --- moving between two others ----------------------------------------------------------------------------------
+
+
+gaps = st.tuples(st.integers(-1, 10_000), st.integers(1, 3_000)).map(lambda pair: (pair[0], pair[0] + pair[1]))
+
+
+@given(gaps, st.booleans(), st.sets(st.integers(0, 13_000), max_size=40))
+def test_a_moved_job_stands_strictly_between_on_a_free_value_that_is_never_drawn(gap, next_to_high, taken):
+    low, high = gap
+
+    place = place_between(low, high, next_to_high=next_to_high, taken=taken.__contains__)
+
+    if place is not None:
+        assert low < place < high
+        assert was_moved(place)
+        assert place not in taken
+
+
+@given(gaps, st.booleans())
+def test_there_is_a_place_between_exactly_when_a_value_for_moves_lies_between(gap, next_to_high):
+    low, high = gap
+
+    place = place_between(low, high, next_to_high=next_to_high, taken=nobody)
+
+    assert (place is not None) == any(was_moved(value) for value in range(max(low, -1) + 1, high))
+
+
+@given(gaps, st.booleans(), st.sets(st.integers(0, 13_000), max_size=400))
+def test_no_place_is_given_up_while_one_of_the_64_nearest_is_free(gap, next_to_high, taken):
+    low, high = gap
+    free = [value for value in range(low + 1, high) if was_moved(value)]
+    nearest = free[-64:] if next_to_high else free[:64]
+
+    place = place_between(low, high, next_to_high=next_to_high, taken=taken.__contains__)
+
+    assert (place is not None) == any(value not in taken for value in nearest)
+    assert place is None or place in nearest
+
+
+@pytest.mark.parametrize("next_to_high", [True, False])
+def test_a_move_to_the_very_front_and_the_very_end_finds_a_place(next_to_high):
+    first = drawn_place(FIRST_SEQUENCE, MAX_BOOST)
+    last = drawn_place(LAST_SEQUENCE, 0)
+    ceiling = (LAST_SEQUENCE + 1) * CELL
+
+    front = place_between(-1, first, next_to_high=next_to_high, taken=nobody)
+    end = place_between(last, ceiling, next_to_high=next_to_high, taken=nobody)
+
+    assert front is not None
+    assert 0 < front < first
+    assert end is not None
+    assert last < end < ceiling
+    assert order_key(99, end) < 2**53
+
+
+def test_several_jobs_can_be_moved_one_after_another_to_the_same_spot():
+    first, last = drawn_place(100, 0), drawn_place(101, 0)
+    moved = []
+    while (place := place_between(first, min(moved, default=last), next_to_high=False, taken=nobody)) is not None:
+        moved.append(place)
+
+    assert moved == sorted(moved, reverse=True)
+    assert len(moved) >= 6
+
+
+def test_neighbours_next_to_each_other_leave_no_place():
+    taken = {drawn_place(100, 0) + step for step in range(65)}
+
+    assert place_between(drawn_place(100, 0), drawn_place(100, 0) + 1, next_to_high=False, taken=nobody) is None
+    assert (
+        place_between(
+            drawn_place(100, 0), drawn_place(101, 0), next_to_high=False, taken=taken.__contains__
+        )
+        is None
+    )
+
+
+# --- spreading out ----------------------------------------------------------------------------------------------
+
+
+@st.composite
+def crowded_gaps(draw):
+    """Places on both sides of a gap, nearest first, with a ceiling and some others' places."""
+    places = sorted(draw(st.sets(st.integers(0, 40 * CELL), max_size=60)))
+    at = draw(st.integers(0, len(places)))
+    others = draw(st.sets(st.integers(0, 40 * CELL), max_size=30)) - set(places)
+    return places[:at][::-1], places[at:], (draw(st.integers(41, 60))) * CELL, others
+
+
+@given(crowded_gaps())
+def test_spreading_keeps_everybodys_order_and_takes_nobodys_place(gap):
+    before, after, ceiling, others = gap
+
+    spread = spread_places(before, after, ceiling=ceiling, taken=others.__contains__)
+
+    if spread is not None:
+        new_before, moved, new_after = spread
+        whole = [
+            *before[len(new_before) :][::-1],
+            *new_before[::-1],
+            moved,
+            *new_after,
+            *after[len(new_after) :],
+        ]
+        changed = [*new_before, moved, *new_after]
+        assert whole == sorted(set(whole))
+        assert all(0 < place < ceiling for place in changed)
+        assert all(was_moved(place) for place in changed)
+        assert others.isdisjoint(changed)
+        assert len(new_before) + len(new_after) <= SPREAD_AT_MOST
+
+
+def test_spreading_makes_room_where_a_cell_is_used_up():
+    first = drawn_place(100, 0)
+    crowd = [first + step for step in range(1, 65)]
+    before, after = [*crowd[:32][::-1], first], [*crowd[32:], drawn_place(101, 0)]
+
+    spread = spread_places(before, after, ceiling=drawn_place(102, 0), taken=nobody)
+
+    assert place_between(crowd[31], crowd[32], next_to_high=False, taken=nobody) is None
+    assert spread is not None
+    new_before, moved, new_after = spread
+    assert new_before[0] < moved < new_after[0]
+
+
+def test_spreading_touches_no_more_than_it_needs():
+    before = [drawn_place(100, 0) + 1, drawn_place(90, 0)]
+    after = [drawn_place(100, 0) + 2, drawn_place(110, 0)]
+
+    spread = spread_places(before, after, ceiling=drawn_place(120, 0), taken=nobody)
+
+    assert spread is not None
+    assert [len(spread[0]), len(spread[2])] == [1, 1]
+
+
+def test_spreading_gives_up_when_there_is_no_value_left_at_all():
+    before = [place for place in range(5 * CELL) if was_moved(place)][::-1][: SPREAD_AT_MOST // 2 + 1]
+    after = [5 * CELL + place for place in range(5 * CELL) if was_moved(place)][: SPREAD_AT_MOST // 2 + 1]
+
+    assert spread_places(before, after, ceiling=10 * CELL, taken=nobody) is None
+
+
+def test_an_empty_band_has_room_anywhere_below_the_ceiling():
+    spread = spread_places([], [], ceiling=FIRST_SEQUENCE * CELL, taken=nobody)
+
+    assert spread is not None
+    assert spread[0] == spread[2] == []
+    assert 0 < spread[1] < FIRST_SEQUENCE * CELL
