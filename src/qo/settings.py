@@ -82,9 +82,7 @@ class Tier(_Section, frozen=True, kw_only=True):
 BUILT_IN_TIERS = {
     "bootstrapper": Tier(),
     "partner": Tier(per_user=3, per_project=3, jobs_per_day=50, boost=2, iterations=3, first_guess_secs=600),
-    "cto_scale": Tier(
-        per_user=10, per_project=5, jobs_per_day=200, boost=5, iterations=5, first_guess_secs=900
-    ),
+    "cto_scale": Tier(per_user=10, per_project=5, jobs_per_day=200, boost=5, iterations=5, first_guess_secs=900),
 }
 
 

@@ -11,7 +11,7 @@ from model_state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow
 
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
-from qo.job import HELD, State, moment
+from qo.job import ENDED, HELD, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.base import HANDED_OVER_LEASE_MS
@@ -65,6 +65,12 @@ class Line:
         jobs = [job for job in self.state.jobs.values() if job.parent == parent]
         return sorted(jobs, key=lambda job: (job.phase is None, job.phase or 0, job.number))
 
+    def unfinished_with(self, unique: str | None) -> JobRow | None:
+        if unique is None:
+            return None
+        same = (job for job in self.state.jobs.values() if job.unique == unique)
+        return next((job for job in same if job.state not in ENDED), None)
+
     def lease_of_job(self, job_id: str, token: str) -> LeaseRow | None:
         found = (lease for lease in self.state.leases.values() if lease.is_job and lease.holder == job_id)
         return next((lease for lease in found if str(lease.token) == token), None)
@@ -114,8 +120,16 @@ class Line:
         return {group: number for group, number in lease.slots.items() if self.is_limited(group)}
 
     def take(
-        self, holder: str, *, groups: Sequence[str], waited_ms: int, is_job: bool, worker: str | None,
-        claim: str | None, expires_at: int, now: int,
+        self,
+        holder: str,
+        *,
+        groups: Sequence[str],
+        waited_ms: int,
+        is_job: bool,
+        worker: str | None,
+        claim: str | None,
+        expires_at: int,
+        now: int,
     ) -> LeaseRow:
         """A new lease with one slot in each of the groups, and the next token."""
         token = max(self.state.last_token + 1, now * 1000)
@@ -332,9 +346,15 @@ class Line:
     def grant(self, ticket: TicketRow, now: int, *, in_own_call: bool) -> None:
         del self.state.tickets[ticket.holder]
         lease = self.take(
-            ticket.holder, groups=ticket.groups, waited_ms=now - ticket.joined_at, is_job=False, claim=None,
-            worker=ticket.worker, expires_at=now + (ticket.lease_ms if in_own_call else HANDED_OVER_LEASE_MS), now=now,
-        )  # fmt: skip
+            ticket.holder,
+            groups=ticket.groups,
+            waited_ms=now - ticket.joined_at,
+            is_job=False,
+            claim=None,
+            worker=ticket.worker,
+            expires_at=now + (ticket.lease_ms if in_own_call else HANDED_OVER_LEASE_MS),
+            now=now,
+        )
         if not in_own_call:
             self.tell(GRANTED, ticket.holder, {"token": str(lease.token)}, now)
 

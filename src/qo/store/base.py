@@ -125,7 +125,11 @@ class Store(Protocol):
         ...
 
     async def renew(
-        self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (),
+        self,
+        renewals: Sequence[Renewal],
+        *,
+        worker: str | None = None,
+        tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> list[Held]:
         """Extend every lease that is still owned, of jobs and callers; in passing keep the worker's registration
@@ -161,7 +165,12 @@ class Store(Protocol):
     # --- changes by people ------------------------------------------------------------------------------------
 
     async def set_priority(
-        self, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None,
+        self,
+        priority: int,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        by: str | None = None,
         now: int | None = None,
     ) -> tuple[Job, ...]:
         """Change the priority of a job that waits (scheduled, waiting, queued, confirming), or of a parent and all
@@ -171,7 +180,12 @@ class Store(Protocol):
         ...
 
     async def move(
-        self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None,
+        self,
+        job_id: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        by: str | None = None,
         now: int | None = None,
     ) -> Job:
         """Put a job in line directly before or after another one, whose priority it takes on, aged or not.
@@ -182,8 +196,13 @@ class Store(Protocol):
         ...
 
     async def cancel(
-        self, *, job_id: str | None = None, parent: str | None = None, message: str | None = None,
-        by: str | None = None, now: int | None = None,
+        self,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        message: str | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[Job, ...]:
         """Cancel a job that waits at once; one that runs gets "cancel wanted". Of a parent: all unfinished jobs.
 
@@ -238,9 +257,7 @@ class Store(Protocol):
         """
         ...
 
-    async def set_paused(
-        self, group: str, paused: bool, *, by: str | None = None, now: int | None = None
-    ) -> None:
+    async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
         """Pause or resume a group, beside its limit; harmless when it is so already (then no event, no audit).
         Events: paused or resumed. Audit: "pause" or "resume".
         """
@@ -329,9 +346,7 @@ class Store(Protocol):
         Of several that are due for a job only the last is given."""
         ...
 
-    async def forget(
-        self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None
-    ) -> Portion:
+    async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
         """Remove what is past its retention, one portion, oldest first.
 
         Jobs that ended more than `keep_ms` ago, or are beyond the newest `keep_jobs` ended ones; of a parent only
@@ -354,8 +369,14 @@ class Store(Protocol):
         ...
 
     async def jobs(
-        self, *, status: str | None = None, user: str | None = None, task: str | None = None,
-        parent: str | None = None, limit: int = 100, newest_first: bool = False,
+        self,
+        *,
+        status: str | None = None,
+        user: str | None = None,
+        task: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
     ) -> tuple[Job, ...]:
         """Jobs in line in their order (with positions), then all others by submission; `status` by status or state.
         `newest_first`: the others newest first."""
@@ -436,8 +457,11 @@ class Store(Protocol):
         """Return True as soon as there may be events after the cursor, False when the time is up."""
         ...
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], after: int, timeout_seconds: float) -> bool:
-        """Return True as soon as something may have become claimable for these tasks since the cursor `after`."""
+    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+        """Return True as soon as a claim for these tasks might find something, False when the time is up.
+
+        It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
+        """
         ...
 
     # --- service data -----------------------------------------------------------------------------------------
@@ -452,5 +476,3 @@ class Store(Protocol):
     async def records(self, prefix: str) -> Mapping[str, Record]: ...
 
     async def close(self) -> None: ...
-
-

@@ -44,9 +44,7 @@ MAX_TIME_MS = 253_370_764_800_000
 # A caller may name a provider, which is a thing; the other kinds follow from a job's own fields.
 KINDS_OF_THE_STORE = frozenset(KINDS) - {"provider"}
 RESERVED_NAMES = frozenset({GLOBAL, PROVIDERS})
-OUTCOMES = frozenset(
-    {State.SUCCEEDED, State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED}
-)
+OUTCOMES = frozenset({State.SUCCEEDED, State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED})
 
 CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 can hold these
@@ -396,16 +394,12 @@ def check_job_error(error: JobError) -> None:
     _check_text("error.debug_id", error.debug_id)
 
 
-def _check_number(
-    field: str, value: object, lowest: int, highest: int = MAX_COUNT, *, of: str | None = None
-) -> None:
+def _check_number(field: str, value: object, lowest: int, highest: int = MAX_COUNT, *, of: str | None = None) -> None:
     if type(value) is int and lowest <= value <= highest:
         return
     if not _is_number(value, lowest, highest):
         whose = "" if of is None else f" {_shown(of)}"
-        raise InvalidSubmit(
-            f"{field}{whose} is {_shown(value)}; use a whole number from {lowest} to {highest}."
-        )
+        raise InvalidSubmit(f"{field}{whose} is {_shown(value)}; use a whole number from {lowest} to {highest}.")
 
 
 def _is_number(value: object, lowest: int, highest: int) -> bool:

@@ -302,8 +302,6 @@ class Reminder(msgspec.Struct, frozen=True, kw_only=True):
     confirmation_required_at: datetime
 
 
-
-
 class Blockers(msgspec.Struct, frozen=True, kw_only=True):
     """What stands between a job and its start, as facts.
 

@@ -7,6 +7,7 @@ Events   lease_lost and the new state of each; queued
 
 from __future__ import annotations
 
+from qo.store.sqlite import sql
 from qo.store.sqlite.clock import note_time
 from qo.store.sqlite.hand_over import drop_ticket, hand_over
 from qo.store.sqlite.lease import lose_leases
@@ -42,10 +43,11 @@ def join_due(step: Step) -> tuple[list[str], bool]:
 
 
 def _open_closed_groups(step: Step) -> bool:
-    closed = step.db.execute(
+    closed = sql.rows(
+        step.db,
         "SELECT name FROM grp WHERE closed_until <= ? ORDER BY closed_until, name LIMIT ?",
         (step.now, step.bounds.portion + 1),
-    ).fetchall()
+    )
     for (name,) in closed[: step.bounds.portion]:
         group = step.groups.get(name)
         group.closed_until = None
@@ -54,10 +56,11 @@ def _open_closed_groups(step: Step) -> bool:
 
 
 def _drop_tickets(step: Step) -> bool:
-    ended = step.db.execute(
+    ended = sql.rows(
+        step.db,
         "SELECT holder, parked FROM ticket WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?",
         (step.now, step.bounds.portion + 1),
-    ).fetchall()
+    )
     for holder, parked in ended[: step.bounds.portion]:
         drop_ticket(step, holder, parked)
     return len(ended) <= step.bounds.portion
@@ -66,8 +69,9 @@ def _drop_tickets(step: Step) -> bool:
 def _end_leases(step: Step) -> tuple[list[str], bool]:
     if step.now < step.number("no_expiry_before"):
         return [], True
-    ended = step.db.execute(
+    ended = sql.rows(
+        step.db,
         "SELECT token, holder, job FROM lease WHERE expires_at <= ? ORDER BY expires_at, token LIMIT ?",
         (step.now, step.bounds.portion + 1),
-    ).fetchall()
+    )
     return lose_leases(step, ended[: step.bounds.portion], "expired"), len(ended) <= step.bounds.portion

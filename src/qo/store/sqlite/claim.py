@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qo.job import moment
+from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.hand_over import hand_over, park_job
 from qo.store.sqlite.lease import claim_job
@@ -29,12 +30,10 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         return Claimed(leases=known)
     behind = catch_up(step, lease_ms=lease_ms).more
     leases: list[Lease] = []
-    examined = 0
     bounded = False
-    step.groups.settle()
-    for candidate in Walk(step, dict.fromkeys(tasks), passes=lambda task: not step.groups.gates_open(task)):
+    walk = Walk(step, dict.fromkeys(tasks), passes=lambda task: not step.groups.gates_open(task))
+    for examined, candidate in enumerate(walk, start=1):
         assert isinstance(candidate, JobRow)
-        examined += 1
         blocked_by = step.groups.first_without_room(step.groups_of(candidate)[GATES:])
         if blocked_by is None:
             slots = claim_job(step, candidate, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
@@ -51,9 +50,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
 
 
 def _lease(step: Step, row: JobRow, slots: dict[str, int], expires_at: int) -> Lease:
-    payload, checkpoint = step.db.execute(
-        "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,)
-    ).fetchone()
+    payload, checkpoint = sql.row(step.db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
     return Lease(
         job=step.to_job(row),
         token=str(row.token),
@@ -65,9 +62,7 @@ def _lease(step: Step, row: JobRow, slots: dict[str, int], expires_at: int) -> L
 
 
 def _leases_of_claim(step: Step, claim_id: str) -> tuple[Lease, ...]:
-    rows = step.db.execute(
-        "SELECT token, job, expires_at FROM lease WHERE claim = ? ORDER BY token", (claim_id,)
-    ).fetchall()
+    rows = sql.rows(step.db, "SELECT token, job, expires_at FROM lease WHERE claim = ? ORDER BY token", (claim_id,))
     return tuple(
         _lease(step, by_number(step.db, number), step.groups.held_by(token), expires_at)
         for token, number, expires_at in rows

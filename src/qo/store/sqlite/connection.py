@@ -28,7 +28,9 @@ def connect(path: str, *, writes: bool) -> apsw.Connection:
         db.pragma("cache_size", -65536)
         db.pragma("temp_store", "memory")
     except apsw.Error as error:
-        raise StoreUnavailable(f"{path} cannot be opened: {error}. Check the path, its folder's rights and the disk.") from error
+        raise StoreUnavailable(
+            f"{path} cannot be opened: {error}. Check the path, its folder's rights and the disk."
+        ) from error
     return db
 
 

@@ -12,13 +12,26 @@ from collections.abc import Iterator
 import apsw
 
 from qo.policy.groups import GLOBAL, kind_of
+from qo.store.sqlite import sql
 
 
 class Group:
     """One group as this step sees it."""
 
-    __slots__ = ("active", "closed_until", "had_room", "held_changed", "last_job", "limit", "name", "parked_changed",
-                 "paused", "source", "spoken_for", "stored")
+    __slots__ = (
+        "active",
+        "closed_until",
+        "had_room",
+        "held_changed",
+        "last_job",
+        "limit",
+        "name",
+        "parked_changed",
+        "paused",
+        "source",
+        "spoken_for",
+        "stored",
+    )
 
     def __init__(self, name: str, row: tuple[int | None, int | None, int, int | None, int] | None) -> None:
         self.name = name
@@ -48,9 +61,9 @@ class Groups:
     def get(self, name: str) -> Group:
         group = self._groups.get(name)
         if group is None:
-            row = self._db.execute(
-                "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,)
-            ).fetchone()
+            row = sql.row(
+                self._db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,)
+            )
             group = Group(name, row)
             if group.limit is not None:
                 group.active = self._count_holders(name)
@@ -84,19 +97,20 @@ class Groups:
 
     def take(self, name: str, token: int) -> int:
         """The lowest free number of a group, now held by this token."""
-        number: int = self._db.execute(
+        number: int = sql.value(
+            self._db,
             "INSERT INTO slot SELECT ?1, coalesce("
             " (SELECT min(number) FROM slot WHERE grp = ?1 AND token IS NULL),"
             " (SELECT max(number) + 1 FROM slot WHERE grp = ?1), 0), ?2"
             " WHERE true ON CONFLICT DO UPDATE SET token = excluded.token RETURNING number",
             (name, token),
-        ).get
+        )
         self.get(name).active += 1
         return number
 
     def free(self, token: int) -> None:
         """Free everything that a token holds."""
-        for (name,) in self._db.execute("SELECT grp FROM slot WHERE token = ?", (token,)).fetchall():
+        for (name,) in sql.rows(self._db, "SELECT grp FROM slot WHERE token = ?", (token,)):
             group = self.get(name)
             group.active -= 1
             group.held_changed = True
@@ -106,7 +120,7 @@ class Groups:
         """The numbers a token holds in groups that have a limit."""
         return {
             name: number
-            for name, number in self._db.execute("SELECT grp, number FROM slot WHERE token = ?", (token,)).fetchall()
+            for name, number in sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
             if self.get(name).limit is not None
         }
 
@@ -115,18 +129,19 @@ class Groups:
 
         Only `global`, a task's group and `priority:` have any: the others record their holders always.
         """
-        tokens = self._db.execute(
+        tokens = sql.rows(
+            self._db,
             "SELECT token FROM lease"
             " WHERE job IS NOT NULL AND (?1 = 'global' OR task = ?1 OR 'priority:' || priority = ?1)"
             " AND token NOT IN (SELECT token FROM slot WHERE grp = ?1 AND token IS NOT NULL) ORDER BY token",
             (name,),
-        ).fetchall()
+        )
         for (token,) in tokens:
             self.take(name, token)
         self.get(name).active = self._count_holders(name)
 
     def _count_holders(self, name: str) -> int:
-        count: int = self._db.execute("SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,)).get
+        count: int = sql.value(self._db, "SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,))
         return count
 
     # --- limits and pauses ------------------------------------------------------------------------------------
@@ -183,14 +198,16 @@ class Groups:
                 self._db.execute("INSERT INTO open VALUES (?, ?, ?)", (task, group.name, key))
 
     def _heads(self, name: str) -> Iterator[tuple[str, int]]:
-        key = self._db.execute("SELECT min(key) FROM ticket WHERE parked = ?", (name,)).get
+        key = sql.value(self._db, "SELECT min(key) FROM ticket WHERE parked = ?", (name,))
         if key is not None:
             yield "", key
         task = ""
         while True:
-            head = self._db.execute(
-                "SELECT task, key FROM job WHERE parked = ? AND task > ? ORDER BY task, key LIMIT 1", (name, task)
-            ).fetchone()
+            head = sql.row(
+                self._db,
+                "SELECT task, key FROM job WHERE parked = ? AND task > ? ORDER BY task, key LIMIT 1",
+                (name, task),
+            )
             if head is None:
                 return
             yield head

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from qo.event import GRANTED
 from qo.job import moment
 from qo.store.base import HANDED_OVER_LEASE_MS
+from qo.store.sqlite import sql
 from qo.store.sqlite.lease import take_slots
 from qo.store.sqlite.line import GATES
 from qo.store.sqlite.rows import JobRow, names
@@ -26,9 +27,7 @@ def hand_over(step: Step, *, asking: str | None = None) -> Grant | None:
     workers = _FreePlaces(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), passes=_passes(step, workers))
     answer = None
-    examined = 0
-    for candidate in walk:
-        examined += 1
+    for examined, candidate in enumerate(walk, start=1):
         if isinstance(candidate, TicketRow):
             grant = _examine_ticket(step, candidate, asking)
             if candidate.holder == asking:
@@ -43,9 +42,10 @@ def hand_over(step: Step, *, asking: str | None = None) -> Grant | None:
 
 
 def _somebody_could_go(step: Step) -> bool:
-    found: int = step.db.execute(
-        "SELECT EXISTS (SELECT 1 FROM ticket WHERE parked IS NULL) OR EXISTS (SELECT 1 FROM open WHERE task = '')"
-    ).get
+    found: int = sql.value(
+        step.db,
+        "SELECT EXISTS (SELECT 1 FROM ticket WHERE parked IS NULL) OR EXISTS (SELECT 1 FROM open WHERE task = '')",
+    )
     return bool(found)
 
 
@@ -119,11 +119,12 @@ class _FreePlaces:
     """Live workers that could take another job now, by name."""
 
     def __init__(self, step: Step) -> None:
-        rows = step.db.execute(
+        rows = sql.rows(
+            step.db,
             "SELECT tasks, places - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
             " FROM worker WHERE expires_at > ? ORDER BY name",
             (step.now,),
-        ).fetchall()
+        )
         self._workers = [(names(tasks), [free]) for tasks, free in rows]
 
     def tasks(self) -> list[str]:

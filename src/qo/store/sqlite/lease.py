@@ -49,8 +49,20 @@ def claim_job(step: Step, row: JobRow, *, worker: str, claim_id: str, lease_ms: 
     row.token = token
     row.worker = worker
     row.stage = row.progress = row.message = None
-    save(step.db, row, "state", "parked", "aged_at", "attempts", "started_at", "token", "worker", "stage", "progress",
-         "message")
+    save(
+        step.db,
+        row,
+        "state",
+        "parked",
+        "aged_at",
+        "attempts",
+        "started_at",
+        "token",
+        "worker",
+        "stage",
+        "progress",
+        "message",
+    )
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (token, row.id, row.number, row.task, row.priority, worker, claim_id, step.now + lease_ms),
@@ -105,8 +117,21 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.deferred = row.cancel_wanted = 0
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
-    save(step.db, row, "state", "key", "parked", "aged_at", "finished_at", "due_at", "confirming_at", "deferred",
-         "cancel_wanted", "error", "message")
+    save(
+        step.db,
+        row,
+        "state",
+        "key",
+        "parked",
+        "aged_at",
+        "finished_at",
+        "due_at",
+        "confirming_at",
+        "deferred",
+        "cancel_wanted",
+        "error",
+        "message",
+    )
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state.value}", ran_ms)
     if state is State.FAILED:

@@ -18,6 +18,7 @@ from qo.policy.ordering import (
     priority_of,
     was_moved,
 )
+from qo.store.sqlite import sql
 from qo.store.sqlite.rows import JobRow, save
 from qo.store.sqlite.step import Step
 
@@ -42,9 +43,7 @@ def join(step: Step, row: JobRow) -> None:
 
 def join_in_order(step: Step, rows: Iterable[JobRow], *, due_at: int | None = None) -> None:
     """Let several jobs join in the same step; `due_at` where it is the same for all."""
-    by_order = sorted(
-        rows, key=lambda row: joining_order(due_at or row.due_at or 0, row.parent, row.phase, row.id)
-    )
+    by_order = sorted(rows, key=lambda row: joining_order(due_at or row.due_at or 0, row.parent, row.phase, row.id))
     for row in by_order:
         join(step, row)
         save(step.db, row, *JOIN_FIELDS)
@@ -98,17 +97,6 @@ def give_up_place(step: Step, row: JobRow) -> None:
     row.key = None
 
 
-def position(step: Step, key: int) -> int:
-    """The 1-based rank of a key: whole priorities by their counts, only its own by counting."""
-    own = priority_of(key)
-    counts = step.waiting()
-    ahead = sum(count for priority, count in counts.items() if priority < own)
-    within: int = step.db.execute(
-        "SELECT count(*) FROM job WHERE state = 'queued' AND key >= ? AND key <= ?", (own << PLACE_BITS, key)
-    ).get
-    return ahead + within
-
-
 def _position_of_newest(step: Step, row: JobRow) -> int:
     # Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
     assert row.key is not None
@@ -117,7 +105,9 @@ def _position_of_newest(step: Step, row: JobRow) -> int:
     up_to_here = sum(count for priority, count in counts.items() if priority <= own)
     if row.boost == 0:
         return up_to_here
-    behind: int = step.db.execute(
-        "SELECT count(*) FROM job WHERE state = 'queued' AND key > ? AND key < ?", (row.key, (own + 1) << PLACE_BITS)
-    ).get
+    behind: int = sql.value(
+        step.db,
+        "SELECT count(*) FROM job WHERE state = 'queued' AND key > ? AND key < ?",
+        (row.key, (own + 1) << PLACE_BITS),
+    )
     return up_to_here - behind

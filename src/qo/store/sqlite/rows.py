@@ -11,6 +11,7 @@ import msgspec
 from qo.errors import JobNotFound
 from qo.job import Job, JobError, Progress, State, moment, status_of
 from qo.policy.groups import groups_of
+from qo.store.sqlite import sql
 
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -96,7 +97,7 @@ def by_id(db: apsw.Connection, job_id: str) -> JobRow:
 
 def select(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> Iterator[JobRow]:
     # Fetched whole, because a statement that is still being read must not see its own step's writes.
-    return (JobRow(*row) for row in db.execute(f"{SELECT} WHERE {where}", tuple(bindings)).fetchall())
+    return (JobRow(*row) for row in sql.rows(db, f"{SELECT} WHERE {where}", tuple(bindings)))
 
 
 def insert(db: apsw.Connection, row: JobRow) -> None:

@@ -90,7 +90,7 @@ CREATE TABLE content (               -- apart from the job, so that a state chan
 
 CREATE TABLE moved (                 -- places given by a move; drawn ones cannot clash with them
     place INTEGER PRIMARY KEY,
-    number INTEGER NOT NULL
+    number INTEGER NOT NULL UNIQUE
 ) STRICT;
 
 CREATE TABLE line_count (            -- queued jobs by the priority they are ordered by
@@ -248,7 +248,9 @@ def prepare(db: apsw.Connection, path: str) -> None:
         application = db.pragma("application_id")
         tables = db.execute("SELECT count(*) FROM sqlite_schema").get
         if tables and application != APPLICATION_ID:
-            raise StoreUnavailable(f"{path} is an SQLite file but not a qo store; name another file in the store's url.")
+            raise StoreUnavailable(
+                f"{path} is an SQLite file but not a qo store; name another file in the store's url."
+            )
         if version > len(MIGRATIONS):
             raise StoreUnavailable(
                 f"{path} was written by a newer qo (schema {version}, this one knows {len(MIGRATIONS)}); "

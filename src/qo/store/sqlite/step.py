@@ -14,6 +14,7 @@ import apsw
 
 from qo.job import Job
 from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
+from qo.store.sqlite import sql
 from qo.store.sqlite.groups import Groups
 from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
 from qo.store.values import Bounds
@@ -65,7 +66,7 @@ class Step:
 
     def counter(self, name: str) -> int | None:
         if name not in self._counters:
-            value = self.db.execute("SELECT value FROM counter WHERE name = ?", (name,)).get
+            value = sql.value(self.db, "SELECT value FROM counter WHERE name = ?", (name,))
             if value is None:
                 value = _COUNTERS.get(name)
             if value is None:
@@ -140,7 +141,7 @@ class Step:
     def task_groups(self, task: str) -> tuple[str, ...]:
         """The groups that the task itself puts its jobs in."""
         if task not in self._task_groups:
-            text = self.db.execute("SELECT groups FROM task WHERE name = ?", (task,)).get
+            text = sql.value(self.db, "SELECT groups FROM task WHERE name = ?", (task,))
             self._task_groups[task] = () if text is None else names(text)
         return self._task_groups[task]
 
@@ -153,5 +154,5 @@ class Step:
     def to_job(self, row: JobRow, *, position: int | None = None) -> Job:
         result = None
         if row.state == "succeeded":
-            result = self.db.execute("SELECT result FROM content WHERE number = ?", (row.number,)).get
+            result = sql.value(self.db, "SELECT result FROM content WHERE number = ?", (row.number,))
         return to_job(row, groups=self.groups_of(row), position=position, result=result)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from qo.store.sqlite import sql
 from qo.store.sqlite.rows import SELECT, JobRow, names
 from qo.store.sqlite.step import Step
 
@@ -20,6 +21,8 @@ CALLERS = ""
 """the "task" under which waiting callers are parked and opened"""
 
 BATCH = 64
+NO_KEY = 1 << 53
+"""behind every order key"""
 
 
 class TicketRow(msgspec.Struct):
@@ -52,14 +55,12 @@ class Walk:
         return any(source.task == CALLERS and source.key is not None for source in self._sources)
 
     def _first(self) -> _Source | None:
-        best = None
+        first, first_key = None, NO_KEY
         for source in self._sources:
-            if self._passes(source.task):
-                continue
-            key = source.key
-            if key is not None and (best is None or key < best_key):
-                best, best_key = source, key
-        return best
+            key = None if self._passes(source.task) else source.key
+            if key is not None and key < first_key:
+                first, first_key = source, key
+        return first
 
 
 class _Source:
@@ -98,15 +99,18 @@ class _Source:
 
     def _fetch_ready(self, after: int) -> list[Candidate]:
         if self.task == CALLERS:
-            tickets = self._step.db.execute(
-                "SELECT * FROM ticket WHERE parked IS NULL AND key > ? ORDER BY key LIMIT ?", (after, BATCH)
+            tickets = sql.rows(
+                self._step.db,
+                "SELECT * FROM ticket WHERE parked IS NULL AND key > ? ORDER BY key LIMIT ?",
+                (after, BATCH),
             )
-            return [TicketRow(*row) for row in tickets.fetchall()]
-        jobs = self._step.db.execute(
+            return [TicketRow(*ticket) for ticket in tickets]
+        jobs = sql.rows(
+            self._step.db,
             f"{SELECT} WHERE task = ? AND state = 'queued' AND parked IS NULL AND key > ? ORDER BY key LIMIT ?",
             (self.task, after, BATCH),
         )
-        return [JobRow(*row) for row in jobs.fetchall()]
+        return [JobRow(*job) for job in jobs]
 
     # --- parked in open groups --------------------------------------------------------------------------------
 
@@ -131,9 +135,11 @@ class _Source:
 
     def _fetch_open(self, after: int) -> None:
         self._open.extend(
-            self._step.db.execute(
-                "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?", (self.task, after, BATCH)
-            ).fetchall()
+            sql.rows(
+                self._step.db,
+                "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
+                (self.task, after, BATCH),
+            )
         )
         self._open_after = self._open[-1][0] if len(self._open) == BATCH else None
 
@@ -156,12 +162,14 @@ class _Source:
         """The one parked under this key, and the next one there."""
         db = self._step.db
         if self.task == CALLERS:
-            tickets = db.execute("SELECT * FROM ticket WHERE parked = ? AND key >= ? ORDER BY key LIMIT 2", (group, key))
-            return [TicketRow(*row) for row in tickets.fetchall()]
-        jobs = db.execute(
-            f"{SELECT} WHERE parked = ? AND task = ? AND key >= ? ORDER BY key LIMIT 2", (group, self.task, key)
+            tickets = sql.rows(
+                db, "SELECT * FROM ticket WHERE parked = ? AND key >= ? ORDER BY key LIMIT 2", (group, key)
+            )
+            return [TicketRow(*ticket) for ticket in tickets]
+        jobs = sql.rows(
+            db, f"{SELECT} WHERE parked = ? AND task = ? AND key >= ? ORDER BY key LIMIT 2", (group, self.task, key)
         )
-        return [JobRow(*row) for row in jobs.fetchall()]
+        return [JobRow(*job) for job in jobs]
 
 
 def ticket_groups(ticket: TicketRow) -> tuple[str, ...]:

@@ -1,0 +1,5 @@
+"""The embedded store. Same operation, same file name as in every other store."""
+
+from qo.store.sqlite.store import SQLiteStore
+
+__all__ = ["SQLiteStore"]

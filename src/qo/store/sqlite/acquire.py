@@ -1,0 +1,89 @@
+"""acquire, release: slots without a job.
+
+Writes   tickets, leases, slots
+Answers  acquire: what each holder has now. release: whether it was theirs
+Events   granted, for what is handed over to those who waited
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qo.job import moment
+from qo.policy.ordering import drawn_place, order_key
+from qo.store.sqlite import sql
+from qo.store.sqlite.catch_up import catch_up
+from qo.store.sqlite.hand_over import drop_ticket, hand_over
+from qo.store.sqlite.lease import end_lease
+from qo.store.sqlite.rows import to_json
+from qo.store.sqlite.step import Step
+from qo.store.values import Grant, Ticket
+
+
+def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
+    if tickets:
+        catch_up(step, lease_ms=tickets[0].lease_ms)
+    return [_acquire(step, ticket) for ticket in tickets]
+
+
+def _acquire(step: Step, ticket: Ticket) -> Grant:
+    held = sql.row(step.db, "SELECT token, expires_at FROM lease WHERE holder = ?", (ticket.holder,))
+    if held is not None:
+        token, expires_at = held
+        slots = step.groups.held_by(token)
+        return Grant(holder=ticket.holder, token=str(token), slots=slots, expires_at=moment(expires_at))
+    _stand_in_line(step, ticket)
+    grant = hand_over(step, asking=ticket.holder)
+    if grant is not None:
+        return grant
+    if ticket.wait_ms == 0:
+        _withdraw(step, ticket.holder)
+        return Grant(holder=ticket.holder)
+    return Grant(holder=ticket.holder, waiting=True)
+
+
+def _stand_in_line(step: Step, ticket: Ticket) -> None:
+    known = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (ticket.holder,))
+    if known:
+        step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (step.now, ticket.holder))
+        return
+    key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
+    parked = step.groups.first_without_room(ticket.groups)
+    if parked is not None:
+        step.groups.rejected(parked)
+    step.db.execute(
+        "INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            ticket.holder,
+            key,
+            to_json(ticket.groups),
+            parked,
+            step.now + ticket.wait_ms,
+            ticket.lease_ms,
+            ticket.wait_ms,
+            ticket.worker,
+            step.now,
+        ),
+    )
+
+
+def release(step: Step, holders: Sequence[tuple[str, str | None]]) -> list[bool]:
+    answers = [_release(step, holder, token) for holder, token in holders]
+    hand_over(step)
+    return answers
+
+
+def _release(step: Step, holder: str, token: str | None) -> bool:
+    held: int | None = sql.value(step.db, "SELECT token FROM lease WHERE holder = ? AND job IS NULL", (holder,))
+    if held is not None and token in (None, str(held)):
+        end_lease(step, held)
+        return True
+    return token is None and held is None and _withdraw(step, holder)
+
+
+def _withdraw(step: Step, holder: str) -> bool:
+    ticket = sql.row(step.db, "SELECT parked FROM ticket WHERE holder = ?", (holder,))
+    if ticket is None:
+        return False
+    drop_ticket(step, holder, ticket[0])
+    return True

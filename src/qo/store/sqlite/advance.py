@@ -1,0 +1,53 @@
+"""advance: record what handlers report while they run.
+
+Writes   state, stage, progress, iterations, message of jobs; checkpoints
+Answers  for each, whether it is lost and whether a cancel is wanted
+Events   running; stage; progress
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qo.event import PROGRESS, STAGE
+from qo.job import State, moment
+from qo.store.sqlite.renew import find_job_lease
+from qo.store.sqlite.rows import by_number, save, to_json
+from qo.store.sqlite.step import Step
+from qo.store.values import Advance, Held
+
+
+def advance(step: Step, advances: Sequence[Advance]) -> list[Held]:
+    return [_advance(step, item) for item in advances]
+
+
+def _advance(step: Step, item: Advance) -> Held:
+    lease = find_job_lease(step, item.job_id, item.token)
+    if lease is None:
+        return Held(holder=item.job_id, token=item.token, lost=True)
+    _, number, expires_at = lease
+    row = by_number(step.db, number)
+    if row.state == State.STARTING:
+        row.state = State.RUNNING.value
+        step.event(row.state, row.id)
+    if item.message is not None:
+        row.message = item.message
+    if item.stage is not None:
+        row.stage = item.stage
+        step.event(STAGE, row.id, {"stage": item.stage, "message": item.message})
+    if item.progress is not None:
+        row.progress = to_json(item.progress)
+        step.event(PROGRESS, row.id, msgspec.structs.asdict(item.progress))
+    if item.iteration is not None:
+        row.iterations = max(row.iterations, item.iteration)
+    save(step.db, row, "state", "message", "stage", "progress", "iterations")
+    if item.checkpoint is not None:
+        step.db.execute("UPDATE content SET checkpoint = ? WHERE number = ?", (item.checkpoint, number))
+    return Held(
+        holder=item.job_id,
+        token=item.token,
+        cancel_wanted=bool(row.cancel_wanted),
+        expires_at=moment(expires_at),
+    )

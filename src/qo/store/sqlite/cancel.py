@@ -1,0 +1,57 @@
+"""cancel: a job that waits at once, one that runs on request; of a parent all that is unfinished.
+
+Writes   jobs; quota given back, deferred jobs moved forward into it
+Answers  the jobs as they are now
+Events   cancelled or cancel_wanted; queued or rescheduled for those that moved forward. Audit "cancel"
+"""
+
+from __future__ import annotations
+
+from qo.event import CANCEL_WANTED
+from qo.job import HELD, Job, State
+from qo.policy.days import day_of
+from qo.policy.lifecycle import check_transition
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.lease import end_job
+from qo.store.sqlite.quota import charge, move_forward
+from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.rows import JobRow, by_id, save
+from qo.store.sqlite.set_priority import unfinished_jobs
+from qo.store.sqlite.set_tier import standing_of
+from qo.store.sqlite.step import Step
+
+
+def cancel(
+    step: Step, *, job_id: str | None, parent: str | None, message: str | None, by: str | None
+) -> tuple[Job, ...]:
+    if job_id is not None:
+        rows = [by_id(step.db, job_id)]
+    else:
+        assert parent is not None
+        rows = unfinished_jobs(step, parent)
+    refunded: set[str] = set()
+    for row in rows:
+        if row.state != State.CANCELLED:
+            check_transition(row.id, State(row.state), State.CANCELLED)
+            _cancel(step, row, message, refunded)
+            step.audit(by, "cancel", row.id, {"message": message})
+    for user in sorted(refunded):
+        standing = standing_of(step, user)
+        move_forward(step, user, None if standing is None else standing.daily_quota)
+    hand_over(step)
+    return tuple(with_position(step, row.id) for row in rows)
+
+
+def _cancel(step: Step, row: JobRow, message: str | None, refunded: set[str]) -> None:
+    if message is not None:
+        row.message = message
+    if State(row.state) in HELD:
+        row.cancel_wanted = 1
+        save(step.db, row, "cancel_wanted", "message")
+        step.event(CANCEL_WANTED, row.id)
+        return
+    end_job(step, row, State.CANCELLED)
+    never_started = row.started_at is None
+    if never_started and row.user is not None and row.quota_day is not None and row.quota_day >= day_of(step.now):
+        charge(step, row.user, row.quota_day, -1)
+        refunded.add(row.user)

@@ -1,0 +1,38 @@
+"""confirm: a job that waits for a person joins the line again with one more batch of iterations.
+
+Writes   the job
+Answers  the job as it is now
+Events   queued. Audit "confirm"
+"""
+
+from __future__ import annotations
+
+from qo.errors import InvalidTransition
+from qo.job import Job, State
+from qo.policy.lifecycle import allowed_after
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import JOIN_FIELDS, join
+from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.rows import JobRow, by_id, save
+from qo.store.sqlite.step import Step
+
+
+def confirm(step: Step, job_id: str, *, by: str | None) -> Job:
+    row = by_id(step.db, job_id)
+    if row.state != State.CONFIRMING:
+        raise InvalidTransition(f"Job {job_id!r}", row.state, "confirmed", allowed_after(State(row.state)))
+    row.attempts = 0
+    row.confirming_at = row.message = None
+    row.iterations_granted = _one_more_batch(row)
+    join(step, row)
+    save(step.db, row, *JOIN_FIELDS, "attempts", "confirming_at", "message", "iterations_granted")
+    step.audit(by, "confirm", row.id, {"iterations_granted": row.iterations_granted})
+    hand_over(step)
+    return with_position(step, row.id)
+
+
+def _one_more_batch(row: JobRow) -> int | None:
+    if row.iterations_granted is None or row.iterations_batch is None:
+        return row.iterations_granted
+    granted = row.iterations_granted + row.iterations_batch
+    return granted if row.iterations_max is None else min(granted, row.iterations_max)

@@ -1,0 +1,88 @@
+"""A user's daily quota: charging, deferring to a later day, moving forward when there is room."""
+
+from __future__ import annotations
+
+from qo.event import RESCHEDULED
+from qo.policy.days import add_due_time, day_of, midnight
+from qo.store.sqlite import sql
+from qo.store.sqlite.line import join_in_order
+from qo.store.sqlite.rows import JobRow, find, save, select
+from qo.store.sqlite.step import Step
+
+
+def used_on(step: Step, user: str, day: int) -> int:
+    used: int | None = sql.value(step.db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day))
+    return used or 0
+
+
+def charge(step: Step, user: str, day: int, change: int = 1) -> None:
+    step.db.execute(
+        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used", (user, day, change)
+    )
+    if change < 0:
+        step.db.execute("DELETE FROM quota WHERE user = ? AND day = ? AND used <= 0", (user, day))
+
+
+def first_day_with_room(step: Step, user: str, day: int, quota: int) -> int:
+    """The first day from `day` on that has room."""
+    for charged, used in step.db.execute(
+        "SELECT day, used FROM quota WHERE user = ? AND day >= ? ORDER BY day", (user, day)
+    ):
+        if charged > day or used < quota:
+            break
+        day += 1
+    return day
+
+
+def defer(step: Step, row: JobRow, day: int, time: int) -> None:
+    """Give a job a due time on this day among the user's other deferred jobs, behind all of them."""
+    others = list(select(step.db, "deferred AND user = ? AND quota_day = ? ORDER BY run_at", (row.user, day)))
+    times = add_due_time([other.run_at for other in others if other.run_at is not None], time)
+    for other, dealt in zip(others, times, strict=False):
+        if other.run_at != dealt:
+            other.run_at = dealt
+            other.due_at = None if other.due_at is None else dealt
+            save(step.db, other, "run_at", "due_at")
+    row.run_at = times[-1]
+    row.quota_day = day
+    row.deferred = 1
+
+
+def move_forward(step: Step, user: str, quota: int | None) -> None:
+    """Let the user's deferred jobs, earliest first, into every day that has room for them."""
+    if not quota:
+        return
+    today = day = day_of(step.now)
+    while True:
+        day = first_day_with_room(step, user, day, quota)
+        row = find(step.db, "deferred AND user = ? AND quota_day > ? ORDER BY run_at", (user, day))
+        if row is None:
+            return
+        assert row.quota_day is not None
+        charge(step, user, row.quota_day, -1)
+        charge(step, user, day)
+        if day == today:
+            _bring_to_today(step, row, today)
+        else:
+            _bring_to_day(step, row, day)
+
+
+def _bring_to_today(step: Step, row: JobRow, today: int) -> None:
+    row.quota_day = today
+    row.run_at = step.now
+    row.deferred = 0
+    if row.due_at is None:
+        save(step.db, row, "quota_day", "run_at", "deferred")
+        step.event(RESCHEDULED, row.id, {"run_at": row.run_at})
+    else:
+        save(step.db, row, "quota_day", "run_at")
+        join_in_order(step, [row])
+
+
+def _bring_to_day(step: Step, row: JobRow, day: int) -> None:
+    assert row.run_at is not None
+    assert row.quota_day is not None
+    defer(step, row, day, midnight(day) + row.run_at - midnight(row.quota_day))
+    row.due_at = None if row.due_at is None else row.run_at
+    save(step.db, row, "quota_day", "run_at", "due_at")
+    step.event(RESCHEDULED, row.id, {"run_at": row.run_at})

@@ -1,0 +1,57 @@
+"""register: a worker has started, or is gone.
+
+Writes   the worker; its tasks' groups and limits
+Answers  limits that a stronger source keeps out
+Events   limit, where changed
+"""
+
+from __future__ import annotations
+
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.rows import save, select, to_json
+from qo.store.sqlite.set_limits import apply_limits
+from qo.store.sqlite.step import Step
+from qo.store.values import Limit, LimitIgnored, Registration, Source, TaskOptions
+
+
+def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]:
+    if not registration.tasks:
+        step.db.execute("DELETE FROM worker WHERE name = ?", (registration.name,))
+        hand_over(step)
+        return ()
+    step.db.execute(
+        "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            registration.name,
+            to_json([task.name for task in registration.tasks]),
+            registration.places,
+            registration.lifetime_ms,
+            registration.host,
+            registration.pid,
+            step.now,
+            step.now + registration.lifetime_ms,
+        ),
+    )
+    limits = []
+    for task in registration.tasks:
+        _replace_groups(step, task)
+        if task.limit is not None:
+            limits.append(Limit(group=task.name, slots=task.limit, source=Source.TASK))
+    ignored = apply_limits(step, limits)
+    hand_over(step)
+    return ignored
+
+
+def _replace_groups(step: Step, task: TaskOptions) -> None:
+    gone = [group for group in step.task_groups(task.name) if group not in task.groups]
+    if task.groups:
+        step.db.execute("INSERT OR REPLACE INTO task VALUES (?, ?)", (task.name, to_json(task.groups)))
+    else:
+        step.db.execute("DELETE FROM task WHERE name = ?", (task.name,))
+    step.forget_task_groups()
+    for group in gone:
+        for row in select(step.db, "parked = ? AND task = ? ORDER BY key", (group, task.name)):
+            assert row.key is not None
+            enter_again(step, row, row.key)
+            save(step.db, row, *LINE_FIELDS)

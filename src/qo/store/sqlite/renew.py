@@ -1,0 +1,60 @@
+"""renew: keep leases, tickets and a worker's registration alive.
+
+Writes   ends of leases and tickets, the worker's; the time noted
+Answers  for each lease, its new end, or that it is lost; whether a cancel is wanted
+Events   none
+
+A lost lease is reported and never added back: that would make two owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qo.job import moment
+from qo.store.sqlite import sql
+from qo.store.sqlite.clock import note_time
+from qo.store.sqlite.step import Step
+from qo.store.values import Held, Renewal
+
+
+def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> list[Held]:
+    lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
+    if lease_ms > 0:
+        note_time(step, lease_ms)
+    if worker is not None:
+        step.db.execute("UPDATE worker SET expires_at = ? + lifetime_ms WHERE name = ?", (step.now, worker))
+    for holder in tickets:
+        step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (step.now, holder))
+    return [_renew(step, renewal) for renewal in renewals]
+
+
+def _renew(step: Step, renewal: Renewal) -> Held:
+    lease = find_lease(step, renewal.holder, renewal.token)
+    if lease is None:
+        return Held(holder=renewal.holder, token=renewal.token, lost=True)
+    token, number, expires_at = lease
+    if renewal.lease_ms:
+        expires_at = max(expires_at, step.now + renewal.lease_ms)
+    expires_at += renewal.extend_ms
+    step.db.execute("UPDATE lease SET expires_at = ? WHERE token = ?", (expires_at, token))
+    cancel_wanted = sql.value(step.db, "SELECT cancel_wanted FROM job WHERE number = ?", (number,))
+    return Held(
+        holder=renewal.holder, token=renewal.token, cancel_wanted=bool(cancel_wanted), expires_at=moment(expires_at)
+    )
+
+
+def find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, int] | None:
+    """Token, job number and end of a lease that this holder owns under this token."""
+    if not (token.isascii() and token.isdigit()):
+        return None
+    found: tuple[int, int | None, int] | None = sql.row(
+        step.db, "SELECT token, job, expires_at FROM lease WHERE holder = ? AND token = ?", (holder, int(token))
+    )
+    return found
+
+
+def find_job_lease(step: Step, job_id: str, token: str) -> tuple[int, int, int] | None:
+    """The same for a job: a caller's lease is none."""
+    found = find_lease(step, job_id, token)
+    return None if found is None or found[1] is None else (found[0], found[1], found[2])

@@ -1,0 +1,48 @@
+"""retry: a failed job joins the line again, as if it had never been tried.
+
+Writes   the job
+Answers  the job as it is now
+Events   queued. Audit "retry"
+"""
+
+from __future__ import annotations
+
+from qo.errors import InvalidTransition
+from qo.job import Job, State
+from qo.policy.lifecycle import allowed_after
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import JOIN_FIELDS, join
+from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.rows import by_id, find, save
+from qo.store.sqlite.step import Step
+
+
+def retry(step: Step, job_id: str, *, by: str | None) -> Job:
+    row = by_id(step.db, job_id)
+    if row.state != State.FAILED:
+        raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed_after(State(row.state)))
+    if row.unique_key is not None:
+        other = find(step.db, "unique_key = ? AND finished_at IS NULL", (row.unique_key,))
+        if other is not None:
+            allowed = f"nothing while job {other.id!r} with the same unique key {row.unique_key!r} is unfinished"
+            raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed)
+    row.attempts = 0
+    row.error = row.stage = row.progress = row.message = row.finished_at = None
+    row.worker = row.token = None
+    join(step, row)
+    save(
+        step.db,
+        row,
+        *JOIN_FIELDS,
+        "attempts",
+        "error",
+        "stage",
+        "progress",
+        "message",
+        "finished_at",
+        "worker",
+        "token",
+    )
+    step.audit(by, "retry", row.id, {})
+    hand_over(step)
+    return with_position(step, row.id)

@@ -1,0 +1,69 @@
+"""set_priority: of a job that waits, or of a parent and all its unfinished jobs.
+
+Writes   priorities and order keys; places are kept
+Answers  the jobs as they are now
+Events   priority, each job. Audit "priority", each job
+"""
+
+from __future__ import annotations
+
+from qo.errors import InvalidTransition, ParentNotFound
+from qo.event import PRIORITY
+from qo.job import HELD, Job, State
+from qo.policy.lifecycle import allowed_after
+from qo.policy.ordering import order_key, place_of
+from qo.store.sqlite import sql
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.rows import JobRow, by_id, save, select
+from qo.store.sqlite.step import Step
+
+_WAITS = (State.SCHEDULED, State.WAITING, State.QUEUED, State.CONFIRMING)
+
+
+def set_priority(
+    step: Step, priority: int, *, job_id: str | None, parent: str | None, by: str | None
+) -> tuple[Job, ...]:
+    if job_id is not None:
+        rows = [_waiting_job(step, job_id)]
+    else:
+        assert parent is not None
+        rows = unfinished_jobs(step, parent)
+        step.db.execute("UPDATE parent SET priority = ? WHERE name = ?", (priority, parent))
+    for row in rows:
+        detail = {"priority": priority, "from": row.priority}
+        row.priority = priority
+        save(step.db, row, "priority")
+        _reorder(step, row)
+        step.event(PRIORITY, row.id, detail)
+        step.audit(by, "priority", row.id, detail)
+    hand_over(step)
+    return tuple(with_position(step, row.id) for row in rows)
+
+
+def _waiting_job(step: Step, job_id: str) -> JobRow:
+    row = by_id(step.db, job_id)
+    if row.state not in _WAITS:
+        raise InvalidTransition(
+            f"Job {job_id!r}", row.state, "a job of another priority", allowed_after(State(row.state))
+        )
+    return row
+
+
+def _reorder(step: Step, row: JobRow) -> None:
+    if row.key is None:
+        return
+    key = order_key(row.priority, place_of(row.key))
+    if State(row.state) in HELD:
+        row.key = key
+    else:
+        enter_again(step, row, key)
+    save(step.db, row, *LINE_FIELDS)
+
+
+def unfinished_jobs(step: Step, parent: str) -> list[JobRow]:
+    """A parent's jobs that have not ended, by phase. Raises ParentNotFound."""
+    if sql.value(step.db, "SELECT 1 FROM parent WHERE name = ?", (parent,)) is None:
+        raise ParentNotFound(parent)
+    return list(select(step.db, "parent = ? AND finished_at IS NULL ORDER BY coalesce(phase, 0), number", (parent,)))

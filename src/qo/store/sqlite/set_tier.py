@@ -1,0 +1,79 @@
+"""set_tier: what a user's tier grants, applied at once to all their jobs that wait.
+
+Writes   the user; tier, boost and iterations of waiting jobs; limits of `user:` and `project:` groups
+Answers  limits that a stronger source keeps out
+Events   tier; limit; those of jobs that move forward. Audit "tier"
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from qo.event import TIER
+from qo.store.sqlite import sql
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.quota import move_forward
+from qo.store.sqlite.rows import save, select, to_json
+from qo.store.sqlite.set_limits import apply_limits, drop_limit
+from qo.store.sqlite.step import Step
+from qo.store.values import Limit, LimitIgnored, Source, Standing
+
+_decode_standing = msgspec.json.Decoder(Standing).decode
+
+
+def set_tier(step: Step, user: str, standing: Standing, *, by: str | None) -> tuple[LimitIgnored, ...]:
+    ignored = apply_standing(step, user, standing, pinned=True)
+    step.event(TIER, user, {"tier": standing.tier})
+    step.audit(by, "tier", user, {"tier": standing.tier})
+    hand_over(step)
+    return ignored
+
+
+def standing_of(step: Step, user: str) -> Standing | None:
+    text = sql.value(step.db, "SELECT standing FROM user WHERE name = ?", (user,))
+    return None if text is None else _decode_standing(text)
+
+
+def apply_standing(step: Step, user: str, standing: Standing, *, pinned: bool) -> tuple[LimitIgnored, ...]:
+    step.db.execute(
+        "INSERT INTO user VALUES (?1, ?2, ?3, ?4)"
+        " ON CONFLICT DO UPDATE SET standing = ?2, pinned = ?3, last_job = max(last_job, ?4)",
+        (user, to_json(standing), pinned, step.number("last_job")),
+    )
+    rows = list(
+        select(
+            step.db,
+            "user = ? AND state IN ('scheduled', 'waiting', 'queued', 'confirming') ORDER BY key, number",
+            (user,),
+        )
+    )
+    for row in rows:
+        row.tier = standing.tier
+        row.boost = standing.boost
+        row.iterations_batch = standing.iterations_batch
+        row.iterations_max = standing.iterations_max
+        save(step.db, row, "tier", "boost", "iterations_batch", "iterations_max")
+    projects = sorted({row.project for row in rows if row.project is not None})
+    ignored = limit_by_standing(step, standing, user=user, projects=projects)
+    for row in rows:
+        if row.key is not None:
+            enter_again(step, row, row.key)
+            save(step.db, row, *LINE_FIELDS)
+    move_forward(step, user, standing.daily_quota)
+    return ignored
+
+
+def limit_by_standing(
+    step: Step, standing: Standing, *, user: str | None, projects: list[str]
+) -> tuple[LimitIgnored, ...]:
+    """The limits that a standing gives to a user and to projects; what it no longer gives is removed."""
+    wanted = [] if user is None else [(f"user:{user}", standing.user_limit)]
+    wanted += [(f"project:{project}", standing.project_limit) for project in projects]
+    limits = []
+    for group, slots in wanted:
+        if slots is None:
+            drop_limit(step, group, only=Source.TIER)
+        else:
+            limits.append(Limit(group=group, slots=slots, source=Source.TIER))
+    return apply_limits(step, limits)

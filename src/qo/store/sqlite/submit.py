@@ -1,0 +1,195 @@
+"""submit: admit each job or refuse it, one after the other.
+
+Writes   jobs, their payloads, parents, quota, the user's standing, limits; due jobs join first
+Answers  for each, the job or the reason
+Events   the state of each job accepted. Audit "submit" where the submitter is named
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qo.job import State
+from qo.policy.days import day_of, midnight
+from qo.policy.ordering import NORMAL, parent_order
+from qo.store.sqlite import sql
+from qo.store.sqlite.catch_up import join_due
+from qo.store.sqlite.hand_over import hand_over
+from qo.store.sqlite.line import join
+from qo.store.sqlite.quota import charge, defer, first_day_with_room, used_on
+from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.rows import JobRow, find, insert, to_json
+from qo.store.sqlite.set_limits import apply_limits
+from qo.store.sqlite.set_tier import apply_standing, limit_by_standing, standing_of
+from qo.store.sqlite.step import Step
+from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
+
+
+def submit(step: Step, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
+    join_due(step)
+    answers = [_known(step, submission) or _admit(step, submission) for submission in submissions]
+    hand_over(step)
+    return answers
+
+
+def _known(step: Step, submission: Submission) -> Accepted | Refusal | None:
+    """The answer where the id, the unique key or the phase is there already."""
+    row = find(step.db, "id = ?", (submission.id,))
+    if row is None and submission.unique is not None:
+        row = find(step.db, "unique_key = ? AND finished_at IS NULL", (submission.unique,))
+    if row is not None:
+        return Accepted(job=with_position(step, row.id), known=True)
+    if submission.phase is not None:
+        taken_by = sql.value(
+            step.db, "SELECT id FROM job WHERE parent = ? AND phase = ?", (submission.parent, submission.phase)
+        )
+        if taken_by is not None:
+            return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by)
+    return None
+
+
+def _admit(step: Step, submission: Submission) -> Accepted | Refusal:
+    user = submission.user
+    present = None if user is None else standing_of(step, user)
+    standing = submission.standing or present
+    if user is None or standing is None or standing == present:
+        return _accept(step, submission, standing)
+    # Another standing may move the user's deferred jobs into the line before the cap is looked at, so that
+    # a refusal has to undo it.
+    step.write()
+    step.db.execute("SAVEPOINT standing")
+    ignored = apply_standing(step, user, standing, pinned=False)
+    answer = _accept(step, submission, standing, ignored)
+    step.write()
+    if isinstance(answer, Refusal):
+        step.db.execute("ROLLBACK TO standing")
+    step.db.execute("RELEASE standing")
+    return answer
+
+
+def _accept(
+    step: Step, submission: Submission, standing: Standing | None, ignored: tuple[LimitIgnored, ...] = ()
+) -> Accepted | Refusal:
+    row = _new_row(step, submission, standing)
+    deferred_to = _day_it_is_deferred_to(step, row, standing)
+    waits_for_phase = _waits_for_phase(step, row)
+    waits_for_time = deferred_to is not None or (row.run_at is not None and row.run_at > step.now)
+    if not waits_for_phase and not waits_for_time and submission.cap is not None:
+        waiting = step.waiting().total()
+        if waiting >= submission.cap:
+            return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=waiting, cap=submission.cap)
+
+    row.number = step.draw_job_number()
+    if standing is not None:
+        projects = [] if row.project is None else [row.project]
+        ignored += limit_by_standing(step, standing, user=row.user, projects=projects)
+    ignored += apply_limits(step, submission.limits)
+    if deferred_to is not None:
+        defer(step, row, deferred_to, midnight(deferred_to) + submission.quota_jitter_ms)
+    _charge(step, row)
+    if row.parent is not None:
+        step.db.execute("INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
+    for group in step.groups_of(row):
+        step.groups.mention(group, row.number)
+
+    if waits_for_phase:
+        step.event(row.state, row.id)
+    elif waits_for_time:
+        row.state = State.SCHEDULED.value
+        row.due_at = row.run_at
+        step.event(row.state, row.id, {"run_at": row.run_at})
+    else:
+        join(step, row)
+    insert(step.db, row)
+    step.db.execute("INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
+    step.figure("submitted")
+    if submission.by is not None:
+        step.audit(submission.by, "submit", row.id, {"task": row.task})
+    return Accepted(
+        job=step.to_job(row, position=row.position_original if row.state == State.QUEUED else None), ignored=ignored
+    )
+
+
+def _day_it_is_deferred_to(step: Step, row: JobRow, standing: Standing | None) -> int | None:
+    if row.user is None or standing is None or standing.daily_quota is None:
+        return None
+    day = day_of(max(row.run_at or step.now, step.now))
+    if used_on(step, row.user, day) < standing.daily_quota:
+        return None
+    return first_day_with_room(step, row.user, day + 1, standing.daily_quota)
+
+
+def _charge(step: Step, row: JobRow) -> None:
+    if row.user is None:
+        return
+    if row.quota_day is None:
+        row.quota_day = day_of(max(row.run_at or step.now, step.now))
+    charge(step, row.user, row.quota_day)
+    step.db.execute("UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
+
+
+def _waits_for_phase(step: Step, row: JobRow) -> bool:
+    if row.phase is None or row.phase == 1:
+        return False
+    before = sql.value(step.db, "SELECT state FROM job WHERE parent = ? AND phase = ?", (row.parent, row.phase - 1))
+    return bool(before != State.SUCCEEDED)
+
+
+def _new_row(step: Step, submission: Submission, standing: Standing | None) -> JobRow:
+    """The row as it is before it joins anything; its number is drawn when it is accepted."""
+    return JobRow(
+        number=0,
+        id=submission.id,
+        task=submission.task,
+        state=State.WAITING.value,
+        stage=None,
+        priority=_priority(step, submission),
+        boost=0 if standing is None else standing.boost,
+        user=submission.user,
+        project=submission.project,
+        tier=None if standing is None else standing.tier,
+        parent=submission.parent,
+        phase=submission.phase,
+        own_groups=to_json(submission.groups) if submission.groups else "[]",
+        unique_key=submission.unique,
+        key=None,
+        parked=None,
+        aged_at=None,
+        joined_at=None,
+        position_original=None,
+        run_at=submission.run_at_ms,
+        due_at=None,
+        parent_order=parent_order(submission.parent),
+        quota_day=None,
+        deferred=0,
+        attempts=0,
+        max_attempts=submission.max_attempts,
+        timeout_ms=submission.timeout_ms,
+        iterations=0,
+        iterations_batch=None if standing is None else standing.iterations_batch,
+        iterations_granted=None if standing is None else standing.iterations_batch,
+        iterations_max=None if standing is None else standing.iterations_max,
+        token=None,
+        ended_token=None,
+        ended_state=None,
+        worker=None,
+        cancel_wanted=0,
+        progress=None,
+        error=None,
+        message=None,
+        submitted_at=step.now,
+        started_at=None,
+        confirming_at=None,
+        reminded=0,
+        finished_at=None,
+    )
+
+
+def _priority(step: Step, submission: Submission) -> int:
+    if submission.priority is not None:
+        return submission.priority
+    if submission.parent is not None:
+        inherited: int | None = sql.value(step.db, "SELECT priority FROM parent WHERE name = ?", (submission.parent,))
+        if inherited is not None:
+            return inherited
+    return NORMAL

@@ -1,0 +1,164 @@
+"""Reading, continued: groups and who holds them, workers, usage, and what stands in a job's way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import apsw
+
+from qo.job import State, moment
+from qo.policy.days import day_of
+from qo.store.sqlite import reading, sql
+from qo.store.sqlite.rows import decode, names
+from qo.store.values import Blockers, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
+
+
+def group(db: apsw.Connection, name: str) -> GroupStatus:
+    rows = db.execute(
+        "SELECT slot.number, holder, worker, expires_at, lease.token FROM slot JOIN lease USING (token)"
+        " WHERE grp = ? ORDER BY slot.number",
+        (name,),
+    )
+    slots = tuple(
+        SlotInfo(slot_id=number, holder=holder, worker_id=worker, expires_at=moment(expires_at), token=str(token))
+        for number, holder, worker, expires_at, token in rows
+    )
+    return _status(db, name, active=len(slots), slots=slots)
+
+
+def groups(db: apsw.Connection) -> tuple[GroupStatus, ...]:
+    active = dict(db.execute("SELECT grp, count(*) FROM slot WHERE token IS NOT NULL GROUP BY grp"))
+    stored = [name for (name,) in db.execute("SELECT name FROM grp")]
+    return tuple(_status(db, name, active=active.get(name, 0)) for name in sorted({*active, *stored}))
+
+
+def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInfo, ...] = ()) -> GroupStatus:
+    row = sql.row(db, "SELECT slots, source, paused, closed_until FROM grp WHERE name = ?", (name,))
+    limit, source, paused, closed_until = row or (None, None, 0, None)
+    waiting: int = sql.value(
+        db,
+        "SELECT (SELECT count(*) FROM job WHERE parked = ?1) + (SELECT count(*) FROM ticket WHERE parked = ?1)",
+        (name,),
+    )
+    return GroupStatus(
+        group=name,
+        limit=limit,
+        source=None if source is None else Source(source),
+        paused=bool(paused),
+        closed_until=None if closed_until is None else moment(closed_until),
+        active=active,
+        waiting=waiting,
+        slots=slots,
+    )
+
+
+def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
+    found = reading.job(db, job_id)
+    full = [status for status in (group(db, name) for name in found.groups) if not _has_room(status)]
+    waits_for = waits_for_state = None
+    if found.state is State.WAITING and found.phase is not None:
+        state = sql.value(db, "SELECT state FROM job WHERE parent = ? AND phase = ?", (found.parent, found.phase - 1))
+        if state != State.SUCCEEDED:
+            waits_for = found.phase - 1
+            waits_for_state = None if state is None else State(state)
+    return Blockers(
+        job=found,
+        ahead=None if found.position is None else found.position - 1,
+        groups=tuple(full),
+        waits_for=waits_for,
+        waits_for_state=waits_for_state,
+        has_worker=any(found.task in worker.tasks for worker in workers(db, now=now)),
+    )
+
+
+def _has_room(status: GroupStatus) -> bool:
+    has_slot = status.limit is None or status.active < status.limit
+    return has_slot and not status.paused and status.closed_until is None
+
+
+def workers(db: apsw.Connection, *, now: int) -> tuple[WorkerInfo, ...]:
+    rows = db.execute(
+        "SELECT name, tasks, places, (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL),"
+        " registered_at, expires_at, host, pid FROM worker WHERE expires_at > ? ORDER BY name",
+        (now,),
+    )
+    return tuple(
+        WorkerInfo(
+            name=name,
+            tasks=names(tasks),
+            places=places,
+            running=running,
+            registered_at=moment(registered_at),
+            expires_at=moment(expires_at),
+            host=host,
+            pid=pid,
+        )
+        for name, tasks, places, running, registered_at, expires_at, host, pid in rows
+    )
+
+
+def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
+    rows = sql.rows(
+        db,
+        "SELECT token, holder, expires_at FROM lease WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1)"
+        " ORDER BY token",
+        (worker,),
+    )
+    return tuple(
+        Lease(
+            job=reading.job(db, job_id),
+            token=str(token),
+            expires_at=moment(expires_at),
+            slots=dict(
+                db.execute(
+                    "SELECT grp, number FROM slot JOIN grp ON grp.name = slot.grp"
+                    " WHERE token = ? AND grp.slots IS NOT NULL",
+                    (token,),
+                )
+            ),
+            payload=b"",
+        )
+        for token, job_id, expires_at in rows
+    )
+
+
+def usage(db: apsw.Connection, user: str, *, now: int) -> UserUsage:
+    text = sql.value(db, "SELECT standing FROM user WHERE name = ?", (user,))
+    standing = {} if text is None else decode(text)
+    used = sql.value(db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day_of(now)))
+    deferred: int = sql.value(db, "SELECT count(*) FROM job WHERE deferred AND user = ?", (user,))
+    return UserUsage(
+        user=user,
+        tier=standing.get("tier"),
+        daily_quota=standing.get("daily_quota"),
+        used_today=used or 0,
+        deferred=deferred,
+    )
+
+
+def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
+    """Whether a claim for these tasks might find something now: a candidate behind open gates, or something due."""
+    due = (
+        "SELECT EXISTS (SELECT 1 FROM job WHERE due_at <= ?1)"
+        " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?1)"
+        " OR (EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?1)"
+        "     AND NOT EXISTS (SELECT 1 FROM counter WHERE name = 'no_expiry_before' AND value > ?1))"
+    )
+    if sql.value(db, due, (now,)):
+        return True
+    if not _gate_is_open(db, "global"):
+        return False
+    candidate = (
+        "SELECT EXISTS (SELECT 1 FROM job WHERE task = ?1 AND state = 'queued' AND parked IS NULL)"
+        " OR EXISTS (SELECT 1 FROM open WHERE task = ?1)"
+    )
+    return any(sql.value(db, candidate, (task,)) and _gate_is_open(db, task) for task in tasks)
+
+
+def _gate_is_open(db: apsw.Connection, name: str) -> bool:
+    row = sql.row(db, "SELECT slots, paused, closed_until FROM grp WHERE name = ?", (name,))
+    if row is None:
+        return True
+    limit, paused, closed_until = row
+    active = sql.value(db, "SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,))
+    return not paused and closed_until is None and (limit is None or active < limit)

@@ -1,0 +1,79 @@
+"""The stores that the behaviour suite runs on. A test asks for `store` and never learns which one it got.
+
+Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step could do next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+from invariants import broken_invariants
+
+from qo.store.base import Store
+from qo.store.values import Bounds
+
+
+class ModelUnderTest:
+    """The reference model behind the contract, so that the suite checks what the stores are compared with."""
+
+    name = "model"
+    crowd = 20
+
+    async def open(self, bounds: Bounds) -> Store:
+        from model_store import ModelStore
+
+        return ModelStore(bounds)
+
+    async def snapshot(self, store: Any) -> dict[str, Any]:
+        return store.model.snapshot()
+
+    async def close(self, store: Store) -> None:
+        await store.close()
+
+
+def stores_under_test() -> list[Any]:
+    found: list[Any] = [ModelUnderTest()] if find_spec("model_store") else []
+    if find_spec("stores"):
+        from stores import STORES
+
+        found += STORES
+    return found
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "small_bounds: also run with bounds of 2 and 3 for every step")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "under_test" in metafunc.fixturenames:
+        metafunc.parametrize("under_test", stores_under_test(), ids=lambda one: one.name, scope="session")
+    if "bounds" in metafunc.fixturenames:
+        sizes = [256, 2, 3] if metafunc.definition.get_closest_marker("small_bounds") else [256]
+        bounds = [Bounds(examine=size, portion=size) for size in sizes]
+        metafunc.parametrize("bounds", bounds, ids=[f"by{size}" for size in sizes])
+
+
+@pytest.fixture
+async def store(under_test: Any, bounds: Bounds) -> AsyncIterator[Store]:
+    """An empty store. Whatever the test did to it, its invariants hold at the end."""
+    store = await under_test.open(bounds)
+    try:
+        yield store
+        assert broken_invariants(await under_test.snapshot(store)) == []
+    finally:
+        await under_test.close(store)
+
+
+@pytest.fixture
+def snapshot(under_test: Any, store: Store) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """The store's whole state, to show that something changed nothing."""
+    return lambda: under_test.snapshot(store)
+
+
+@pytest.fixture
+def crowd(under_test: Any) -> int:
+    """How many jobs are many: thousands, except where every look is at all of them."""
+    return getattr(under_test, "crowd", 1000)

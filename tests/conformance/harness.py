@@ -1,0 +1,261 @@
+"""Short words for what the behaviour suite does to a store. Time is given, never waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import count
+from typing import Any
+
+from qo.job import Job, JobError, State
+from qo.store.base import Store
+from qo.store.values import (
+    Accepted,
+    Advance,
+    Finished,
+    Grant,
+    Lease,
+    Limit,
+    LimitIgnored,
+    Outcome,
+    Portion,
+    Refusal,
+    Registration,
+    Renewal,
+    Source,
+    Standing,
+    Submission,
+    TaskOptions,
+    Ticket,
+)
+
+SECOND = 1000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+LEASE = 300 * SECOND
+
+TODAY = 20_000  # the day, counted from 1970
+MIDNIGHT = TODAY * DAY
+NOW = MIDNIGHT + 10 * HOUR
+
+BROKEN = JobError(message="It broke.")
+
+_fresh = count(1)
+_STEPS_AT_MOST = 20_000
+
+
+def fresh_id(prefix: str) -> str:
+    return f"{prefix}-{next(_fresh)}"
+
+
+# --- submitting -------------------------------------------------------------------------------------------------
+
+
+def submission(job_id: str, *, task: str = "work", **fields: Any) -> Submission:
+    return Submission(id=job_id, task=task, **fields)
+
+
+async def try_submit(store: Store, job_id: str, *, now: int = NOW, **fields: Any) -> Accepted | Refusal:
+    (answer,) = await store.submit([submission(job_id, **fields)], now=now)
+    return answer
+
+
+async def submit(store: Store, job_id: str, *, now: int = NOW, **fields: Any) -> Job:
+    answer = await try_submit(store, job_id, now=now, **fields)
+    assert isinstance(answer, Accepted), answer
+    return answer.job
+
+
+async def submit_all(store: Store, job_ids: Iterable[str], *, now: int = NOW, **fields: Any) -> list[Job]:
+    """Many jobs alike."""
+    return await submit_list(store, [submission(job_id, **fields) for job_id in job_ids], now=now)
+
+
+async def submit_list(store: Store, submissions: Sequence[Submission], *, now: int = NOW) -> list[Job]:
+    """Many jobs in as few steps as is polite."""
+    jobs = []
+    for start in range(0, len(submissions), 500):
+        for answer in await store.submit(submissions[start : start + 500], now=now):
+            assert isinstance(answer, Accepted), answer
+            jobs.append(answer.job)
+    return jobs
+
+
+def numbered(prefix: str, amount: int) -> list[str]:
+    return [f"{prefix}{number:05d}" for number in range(1, amount + 1)]
+
+
+# --- running ----------------------------------------------------------------------------------------------------
+
+
+async def claim(
+    store: Store, *, places: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
+    now: int = NOW,
+) -> list[Lease]:  # fmt: skip
+    """All that a worker gets for its places, asking again as long as a bound was what ended the search."""
+    leases: list[Lease] = []
+    for _ in range(_STEPS_AT_MOST):
+        claimed = await store.claim(
+            worker=worker,
+            tasks=tasks,
+            places=places - len(leases),
+            lease_ms=lease_ms,
+            claim_id=fresh_id("claim"),
+            now=now,
+        )
+        leases += claimed.leases
+        if not claimed.more or len(leases) == places:
+            return leases
+    raise AssertionError("a claim said `more` without end")
+
+
+async def start(store: Store, job_id: str, *, now: int = NOW, worker: str = "w1", **fields: Any) -> Lease:
+    """Submit a job of a task of its own name and claim it, so that no other job gets in between."""
+    fields.setdefault("task", f"task-of-{job_id}")
+    await submit(store, job_id, now=now, **fields)
+    (lease,) = await claim(store, tasks=[fields["task"]], worker=worker, now=now)
+    assert lease.job.id == job_id
+    return lease
+
+
+async def run(store: Store, lease: Lease, *, now: int = NOW, **fields: Any) -> bool:
+    """The handler reports something, which makes a starting job running. False: the lease was lost."""
+    (held,) = await store.advance([Advance(job_id=lease.job.id, token=lease.token, **fields)], now=now)
+    return not held.lost
+
+
+async def finish(store: Store, lease: Lease, state: State, *, now: int = NOW, **fields: Any) -> Finished:
+    (finished,) = await store.finish([outcome(lease, state, **fields)], now=now)
+    return finished
+
+
+def outcome(lease: Lease, state: State, **fields: Any) -> Outcome:
+    return Outcome(job_id=lease.job.id, token=lease.token, state=state, **fields)
+
+
+async def succeed(store: Store, *leases: Lease, now: int = NOW) -> list[Finished]:
+    return await store.finish([outcome(lease, State.SUCCEEDED, result=b"1") for lease in leases], now=now)
+
+
+async def fail(store: Store, lease: Lease, *, now: int = NOW, error: JobError = BROKEN) -> Finished:
+    return await finish(store, lease, State.FAILED, error=error, now=now)
+
+
+async def retry_later(store: Store, lease: Lease, *, at: int, now: int = NOW) -> Finished:
+    return await finish(store, lease, State.SCHEDULED, retry_at_ms=at, error=BROKEN, now=now)
+
+
+async def hand_back(store: Store, lease: Lease, *, now: int = NOW, closed: dict[str, int] | None = None) -> Finished:
+    return await finish(store, lease, State.QUEUED, closed=closed or {}, now=now)
+
+
+async def ask_to_confirm(store: Store, lease: Lease, *, now: int = NOW, message: str = "Go on?") -> Finished:
+    return await finish(store, lease, State.CONFIRMING, message=message, now=now)
+
+
+async def renew(store: Store, *leases: Lease, now: int = NOW, lease_ms: int = LEASE) -> list[bool]:
+    """Which of them are still held."""
+    renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=lease_ms) for lease in leases]
+    return [not held.lost for held in await store.renew(renewals, now=now)]
+
+
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+async def catch_up(store: Store, *, now: int = NOW, lease_ms: int = LEASE) -> list[str]:
+    """Deal with all that has come due by now."""
+    return await whole(lambda: store.catch_up(lease_ms=lease_ms, now=now))
+
+
+async def pass_time(store: Store, *, since: int, until: int) -> list[str]:
+    """Upkeep goes on every hundred seconds, so that no gap delays the end of a lease."""
+    ids: list[str] = []
+    for at in [*range(since, until, 100 * SECOND), until]:
+        ids += await catch_up(store, now=at)
+    return ids
+
+
+async def whole(step: Any) -> list[str]:
+    """Repeat a bounded step until there is no more of it; what it dealt with, in order."""
+    ids: list[str] = []
+    for _ in range(_STEPS_AT_MOST):
+        portion: Portion = await step()
+        ids += portion.ids
+        if not portion.more:
+            return ids
+    raise AssertionError("a bounded step said `more` without end")
+
+
+async def age(store: Store, *, now: int, period_ms: int = HOUR) -> list[str]:
+    return await whole(lambda: store.age(period_ms=period_ms, now=now))
+
+
+# --- limits, callers, workers -----------------------------------------------------------------------------------
+
+
+async def limit(
+    store: Store, group: str, slots: int, *, source: Source = Source.OPERATOR, now: int = NOW, by: str | None = None
+) -> tuple[LimitIgnored, ...]:
+    return await store.set_limits([Limit(group=group, slots=slots, source=source)], by=by, now=now)
+
+
+def ticket(holder: str, *groups: str, lease_ms: int = LEASE, **fields: Any) -> Ticket:
+    return Ticket(holder=holder, groups=groups, lease_ms=lease_ms, **fields)
+
+
+async def acquire(store: Store, holder: str, *groups: str, now: int = NOW, **fields: Any) -> Grant:
+    (grant,) = await store.acquire([ticket(holder, *groups, **fields)], now=now)
+    return grant
+
+
+async def register(
+    store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int = NOW, **fields: Any
+) -> tuple[LimitIgnored, ...]:
+    options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
+    return await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
+
+
+def standing(tier: str = "partner", **fields: Any) -> Standing:
+    return Standing(tier=tier, **fields)
+
+
+# --- looking ----------------------------------------------------------------------------------------------------
+
+
+def ids(leases: Iterable[Lease]) -> list[str]:
+    return [lease.job.id for lease in leases]
+
+
+async def state(store: Store, job_id: str) -> State:
+    return (await store.job(job_id)).state
+
+
+async def line(store: Store) -> list[str]:
+    """The jobs in line, first to last."""
+    return [job.id for job in await store.jobs(status="queued", limit=20_000)]
+
+
+async def holders(store: Store, group: str) -> dict[int, str]:
+    return {slot.slot_id: slot.holder for slot in (await store.group(group)).slots}
+
+
+async def active(store: Store, group: str) -> int:
+    return (await store.group(group)).active
+
+
+async def events_of(store: Store, subject: str) -> list[tuple[str, dict[str, Any]]]:
+    feed = await store.events(0, limit=100_000)
+    return [(event.kind, event.detail) for event in feed.events if event.subject == subject]
+
+
+async def kinds_of(store: Store, subject: str) -> list[str]:
+    return [kind for kind, _ in await events_of(store, subject)]
+
+
+async def series(store: Store, prefix: str = "") -> dict[str, tuple[int, int]]:
+    """Figures by name, summed over all minutes."""
+    totals: dict[str, tuple[int, int]] = {}
+    for point in await store.series(prefix=prefix):
+        amount, total = totals.get(point.name, (0, 0))
+        totals[point.name] = (amount + point.count, total + point.total_ms)
+    return totals

@@ -1,0 +1,163 @@
+"""The reference model: the contract of `qo/store/base.py` as a plain program, without I/O.
+
+It is meant to be read as the specification. Rows are in `model_state.py`, the rules that hold for all
+operations in `model_line.py`, tiers and quota in `model_admission.py`, what time does in `model_upkeep.py`,
+reading and the snapshot in `model_reads.py`. The operations are in `model_submit.py`, `model_running.py`,
+`model_people.py` and, for callers, workers, upkeep and figures, here.
+
+Every writing operation is one step: an error leaves everything as it was, and after each step the invariants of
+the design are checked on the model's own rows (`model_step.py`, `model_invariants.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from model_people import People
+from model_reads import moment_or_none
+from model_running import Running
+from model_state import TicketRow, WorkerRow
+from model_step import step
+from model_submit import Submitting
+
+from qo.job import JobError
+from qo.store.values import Average, Grant, LimitIgnored, Portion, Record, Registration, Reminder, Source, Ticket
+
+
+class Model(Submitting, Running, People):
+    # --- slots without a job --------------------------------------------------------------------------------------
+
+    @step
+    def acquire(self, tickets: Sequence[Ticket], *, now: int) -> list[Grant]:
+        if not tickets:
+            return []
+        self.deal_with_what_is_due(now, tickets[0].lease_ms)
+        asking: list[str] = []
+        for ticket in tickets:
+            asking.append(ticket.holder)
+            if self.lease_of_caller(ticket.holder) is None:
+                self.ask(ticket, now)
+            self.hand_over(now, asking)
+            if ticket.wait_ms == 0:
+                self.state.tickets.pop(ticket.holder, None)
+        return [self.granted(ticket.holder) for ticket in tickets]
+
+    def ask(self, ticket: Ticket, now: int) -> None:
+        """Wait in line for the slots, or go on waiting: at the same place, for the same groups."""
+        waiting = self.state.tickets.get(ticket.holder)
+        if waiting is not None:
+            waiting.lease_ms, waiting.wait_ms = ticket.lease_ms, ticket.wait_ms
+            waiting.expires_at = now + ticket.wait_ms
+            return
+        row = TicketRow(
+            holder=ticket.holder,
+            groups=ticket.groups,
+            lease_ms=ticket.lease_ms,
+            wait_ms=ticket.wait_ms,
+            worker=ticket.worker,
+            key=self.draw_key(ticket.priority, boost=0),
+            joined_at=now,
+            expires_at=now + ticket.wait_ms,
+        )
+        self.state.tickets[ticket.holder] = row
+        self.enter(row, now)
+
+    def granted(self, holder: str) -> Grant:
+        lease = self.lease_of_caller(holder)
+        if lease is None:
+            return Grant(holder=holder, waiting=holder in self.state.tickets)
+        return Grant(
+            holder=holder,
+            token=str(lease.token),
+            slots=self.limited_slots(lease),
+            expires_at=moment_or_none(lease.expires_at),
+        )
+
+    @step
+    def release(self, holders: Sequence[tuple[str, str | None]], *, now: int) -> list[bool]:
+        answers = [self.release_one(holder, token) for holder, token in holders]
+        self.hand_over(now)
+        return answers
+
+    def release_one(self, holder: str, token: str | None) -> bool:
+        if token is None and self.state.tickets.pop(holder, None) is not None:
+            return True
+        lease = self.lease_of_caller(holder)
+        if lease is None or token not in (None, str(lease.token)):
+            return False
+        del self.state.leases[lease.token]
+        return True
+
+    # --- workers --------------------------------------------------------------------------------------------------
+
+    @step
+    def register(self, registration: Registration, *, now: int) -> tuple[LimitIgnored, ...]:
+        self.state.workers.pop(registration.name, None)
+        ignored: list[LimitIgnored] = []
+        if registration.tasks:
+            self.state.workers[registration.name] = WorkerRow(
+                name=registration.name,
+                tasks=registration.tasks,
+                places=registration.places,
+                lifetime_ms=registration.lifetime_ms,
+                registered_at=now,
+                expires_at=now + registration.lifetime_ms,
+                host=registration.host,
+                pid=registration.pid,
+            )
+        for options in registration.tasks:
+            self.state.tasks[options.name] = options.groups
+            ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
+        for job in self.line():
+            if job.parked is not None and job.parked not in self.groups_of_job(job):
+                self.enter(job, now)
+        self.hand_over(now)
+        return tuple(ignored)
+
+    # --- upkeep ---------------------------------------------------------------------------------------------------
+
+    @step
+    def catch_up(self, *, lease_ms: int = 300_000, now: int) -> Portion:
+        return self.deal_with_what_is_due(now, lease_ms)
+
+    @step
+    def age(self, *, period_ms: int, now: int) -> Portion:
+        portion = self.age_jobs(period_ms, now)
+        self.hand_over(now)
+        return portion
+
+    @step
+    def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int) -> Portion:
+        portion = self.fail_those_unconfirmed(after_ms, error, now)
+        self.hand_over(now)
+        return portion
+
+    @step
+    def take_reminders(self, *, ages_ms: Sequence[int], now: int) -> tuple[Reminder, ...]:
+        return self.hand_out_reminders(ages_ms, now)
+
+    @step
+    def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int) -> Portion:
+        return self.forget_the_past(keep_ms, keep_jobs, keep_events, now)
+
+    # --- figures for estimates, service data ----------------------------------------------------------------------
+
+    @step
+    def observe(self, observations: Sequence[tuple[Average, float]]) -> None:
+        for average, value in observations:
+            self.move_average(average, value)
+
+    @step
+    def record_estimate_errors(self, task: str, ratios: Sequence[float], *, keep: int = 500) -> None:
+        self.state.estimate_errors[task] = (*self.estimate_errors(task), *ratios)[-keep:]
+
+    @step
+    def put_record(self, name: str, value: Any, *, version: int) -> bool:
+        if self.record(name).version != version:
+            return False
+        if value is None:
+            self.state.records.pop(name, None)
+        else:
+            self.state.records[name] = Record(version=version + 1, value=value)
+        return True

@@ -1,0 +1,81 @@
+"""The invariants of the design (section 7) that can be seen in one step, on the reference model's own rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from model_reads import Reads
+from model_state import ModelState
+
+from qo.job import ENDED, HELD, State
+from qo.policy.ordering import place_of
+
+
+def check_invariants(model: Reads, before: ModelState) -> None:
+    """`before` is the state at the beginning of the step."""
+    check_capacity(model, before)
+    check_all_or_nothing(model, before)
+    check_one_owner(model, before)
+    check_conservation(model, before)
+    check_free_deferral(model)
+
+
+def check_capacity(model: Reads, before: ModelState) -> None:
+    """Nobody new in a group that is then over its limit. Those already there when a limit came or fell remain."""
+    for name, row in model.state.groups.items():
+        holders = model.holders(name)
+        if all(lease.token in before.leases for lease in holders):
+            continue
+        assert row.limit is None or len(holders) <= row.limit, f"capacity: {name} has {len(holders)} of {row.limit}"
+        assert not row.paused, f"capacity: somebody started in {name}, which is paused"
+
+
+def check_all_or_nothing(model: Reads, before: ModelState) -> None:
+    for group in {group for lease in model.state.leases.values() for group in lease.slots}:
+        numbers = Counter(lease.slots[group] for lease in model.holders(group))
+        assert max(numbers.values()) == 1, f"all-or-nothing: a slot of {group} is held twice"
+    for token, lease in model.state.leases.items():
+        kept = set(before.leases[token].slots) if token in before.leases else set()
+        assert kept <= set(lease.slots), f"all-or-nothing: {lease.holder} lost a slot but not its lease"
+        if lease.is_job and token not in before.leases:
+            groups = model.groups_of_job(model.state.jobs[lease.holder])
+            limited = {group for group in groups if model.is_limited(group)}
+            assert limited <= set(lease.slots), f"all-or-nothing: {lease.holder} runs without a slot"
+
+
+def check_one_owner(model: Reads, before: ModelState) -> None:
+    held = {(job.id, job.token) for job in model.state.jobs.values() if job.state in HELD}
+    leased = [(lease.holder, lease.token) for lease in model.state.leases.values() if lease.is_job]
+    assert sorted(held) == sorted(leased), f"one owner: held are {held}, leased are {leased}"
+    callers = [lease.holder for lease in model.state.leases.values() if not lease.is_job]
+    assert len(set(callers)) == len(callers), f"one owner: {callers}"
+    assert not set(callers) & set(model.state.tickets), "one owner: a caller holds and waits at once"
+    new = [token for token in model.state.leases if token not in before.leases]
+    assert all(token > before.last_token for token in new), "one owner: a token that is not greater than all before"
+
+
+def check_conservation(model: Reads, before: ModelState) -> None:
+    jobs = model.state.jobs
+    for gone in before.jobs.keys() - jobs.keys():
+        assert before.jobs[gone].state in ENDED, f"conservation: {gone} is lost"
+    assert all(jobs[id].number == row.number for id, row in before.jobs.items() if id in jobs)
+    for job in jobs.values():
+        has_key = job.state in HELD or job.state is State.QUEUED
+        assert (job.key is not None) == has_key, f"conservation: {job.id} is {job.state} with key {job.key}"
+        assert job.parked is None or job.state is State.QUEUED, f"conservation: {job.id} is parked, not queued"
+        assert job.parked is None or job.parked in model.groups_of_job(job), f"{job.id} is parked in {job.parked}"
+        assert (job.aged_at is not None) == (job.state is State.QUEUED)
+        assert job.due_at is None or job.state in (State.SCHEDULED, State.WAITING)
+        assert (job.finished_at is not None) == (job.state in ENDED)
+        assert job.attempts <= job.max_attempts, f"bounded attempts: {job.id} started {job.attempts} times"
+        assert job.parent is None or job.parent in model.state.parents
+    keyed = [one.key for one in (*jobs.values(), *model.state.tickets.values()) if one.key is not None]
+    places = [place_of(key) for key in keyed]
+    assert len(set(places)) == len(places), "order: a place is taken twice"
+
+
+def check_free_deferral(model: Reads) -> None:
+    for job in model.state.jobs.values():
+        if job.deferred:
+            assert job.state in (State.SCHEDULED, State.WAITING), f"free deferral: {job.id} is {job.state}"
+            assert job.attempts == 0, f"free deferral: {job.id} has spent an attempt"

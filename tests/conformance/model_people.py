@@ -1,0 +1,210 @@
+"""Changes by people in the reference model: priorities, moves, cancels, tiers, limits, pauses, revoked slots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from model_admission import DAY_MS
+from model_state import GroupRow, JobRow
+from model_step import Steps, step
+
+from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
+from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED
+from qo.job import ENDED, HELD, Job, State
+from qo.policy.lifecycle import allowed_after, check_transition
+from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
+from qo.store.values import Limit, LimitIgnored, Source, Standing
+
+
+class People(Steps):
+    # --- changes by people ----------------------------------------------------------------------------------------
+
+    def unfinished_of(self, parent: str) -> list[JobRow]:
+        if parent not in self.state.parents:
+            raise ParentNotFound(parent)
+        return [job for job in self.jobs_of_parent(parent) if job.state not in ENDED]
+
+    @step
+    def set_priority(
+        self, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None, now: int
+    ) -> tuple[Job, ...]:
+        if parent is not None:
+            jobs = self.unfinished_of(parent)
+            self.state.parents[parent] = priority
+        else:
+            jobs = [self.row(job_id)]
+            if jobs[0].state in HELD | ENDED:
+                present = jobs[0].state
+                raise InvalidTransition(f"Job {job_id!r}", present, "another priority", allowed_after(present))
+        for job in jobs:
+            detail = {"priority": priority, "from": job.priority}
+            job.priority = priority
+            if job.key is not None:
+                job.key = order_key(priority, place_of(job.key))
+            if job.state is State.QUEUED:
+                self.enter(job, now)
+            self.tell(PRIORITY, job.id, detail, now)
+            self.audit_entry(by, "priority", job.id, detail, now)
+        self.hand_over(now)
+        return tuple(self.as_job(job) for job in jobs)
+
+    @step
+    def move(
+        self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None, now: int
+    ) -> Job:
+        job, other = self.row(job_id), self.row(before if before is not None else after)
+        for one in (job, other):
+            if one.state is not State.QUEUED:
+                raise InvalidTransition(f"Job {one.id!r}", one.state, "moved", "only jobs in line are")
+        place, spread = self.place_beside(job, other, is_before=before is not None)
+        for neighbour, new_place in spread:
+            neighbour.key = order_key(priority_of(neighbour.key), new_place)
+        job.priority = other.priority
+        job.key = order_key(priority_of(other.key), place)
+        for moved in sorted((neighbour for neighbour, _ in spread), key=lambda row: row.key):
+            self.enter(moved, now)
+        self.enter(job, now)
+        detail = {"before": before} if before is not None else {"after": after}
+        self.tell(MOVED, job.id, detail, now)
+        self.audit_entry(by, "move", job.id, detail, now)
+        self.hand_over(now)
+        return self.as_job(job)
+
+    def place_beside(self, job: JobRow, other: JobRow, *, is_before: bool) -> tuple[int, list[tuple[JobRow, int]]]:
+        """A place directly before or after another job, and new places for those that must make room for it."""
+        band = priority_of(other.key)
+        line = [one for one in self.line() if one is not job and priority_of(one.key) == band]
+        gap = line.index(other) + (0 if is_before else 1)
+        earlier, later = line[:gap][::-1], line[gap:]  # nearest to the gap first
+        places_before, places_after = [[place_of(one.key) for one in side] for side in (earlier, later)]
+        ceiling = self.state.next_sequence * CELL
+        everybody = (*self.state.jobs.values(), *self.state.tickets.values())
+        taken = {place_of(one.key) for one in everybody if one.key is not None and one is not job}
+        low = places_before[0] if places_before else -1
+        high = places_after[0] if places_after else ceiling
+        place = place_between(low, high, next_to_high=is_before, taken=lambda place: place in taken)
+        if place is not None:
+            return place, []
+        nearest = SPREAD_AT_MOST // 2 + 1
+        places_before, places_after = places_before[:nearest], places_after[:nearest]
+        taken_by_others = taken - set(places_before) - set(places_after)
+        spread = spread_places(
+            places_before, places_after, ceiling=ceiling, taken=lambda place: place in taken_by_others
+        )
+        if spread is None:
+            raise MoveRefused(f"There is no place left beside job {other.id!r}, however far others are spread.")
+        new_before, place, new_after = spread
+        return place, [*zip(earlier, new_before, strict=False), *zip(later, new_after, strict=False)]
+
+    @step
+    def cancel(
+        self,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        message: str | None = None,
+        by: str | None = None,
+        now: int,
+    ) -> tuple[Job, ...]:
+        jobs = [self.row(job_id)] if parent is None else self.unfinished_of(parent)
+        refunded = set()
+        for job in jobs:
+            if job.state is State.CANCELLED:
+                continue
+            if message is not None:
+                job.message = message
+            if job.state in HELD:
+                job.cancel_wanted = True
+                self.tell(CANCEL_WANTED, job.id, {}, now)
+            else:
+                check_transition(job.id, job.state, State.CANCELLED)
+                self.end(job, State.CANCELLED, now)
+                if job.started_at is None and job.user is not None and job.quota_day >= now // DAY_MS:
+                    self.charge(job.user, job.quota_day, -1)
+                    refunded.add(job.user)
+            self.audit_entry(by, "cancel", job.id, {"message": message}, now)
+        for user in sorted(refunded):
+            self.move_forward(user, now)
+        self.hand_over(now)
+        return tuple(self.as_job(job) for job in jobs)
+
+    @step
+    def retry(self, job_id: str, *, by: str | None = None, now: int) -> Job:
+        job = self.row(job_id)
+        if job.state is not State.FAILED:
+            raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, allowed_after(job.state))
+        if self.unfinished_with(job.unique) is not None:
+            raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, "nothing, its unique key is taken")
+        job.attempts = 0
+        job.error = job.stage = job.progress = job.message = job.finished_at = None
+        job.worker = job.token = None
+        self.join(job, now)
+        self.audit_entry(by, "retry", job.id, {}, now)
+        self.hand_over(now)
+        return self.as_job(job)
+
+    @step
+    def confirm(self, job_id: str, *, by: str | None = None, now: int) -> Job:
+        job = self.row(job_id)
+        if job.state is not State.CONFIRMING:
+            raise InvalidTransition(f"Job {job_id!r}", job.state, "confirmed", allowed_after(job.state))
+        if job.iterations_granted is not None and job.iterations_batch is not None:
+            job.iterations_granted += job.iterations_batch
+            if job.iterations_max is not None:
+                job.iterations_granted = min(job.iterations_granted, job.iterations_max)
+        job.attempts = 0
+        job.confirmation_required_at = job.message = None
+        self.join(job, now)
+        self.audit_entry(by, "confirm", job.id, {"iterations_granted": job.iterations_granted}, now)
+        self.hand_over(now)
+        return self.as_job(job)
+
+    @step
+    def set_tier(self, user: str, standing: Standing, *, by: str | None = None, now: int) -> tuple[LimitIgnored, ...]:
+        ignored = self.apply_standing(user, standing, pinned=True, now=now)
+        self.audit_entry(by, "tier", user, {"tier": standing.tier}, now)
+        self.hand_over(now)
+        return tuple(ignored)
+
+    # --- limits ---------------------------------------------------------------------------------------------------
+
+    @step
+    def set_limits(self, limits: Sequence[Limit], *, by: str | None = None, now: int) -> tuple[LimitIgnored, ...]:
+        ignored: list[LimitIgnored] = []
+        for limit in limits:
+            changed, complaint = self.set_limit(limit, now)
+            ignored += complaint
+            if changed and limit.source is Source.OPERATOR:
+                self.audit_entry(by, "limit", limit.group, {"limit": limit.slots, "source": int(limit.source)}, now)
+        self.hand_over(now)
+        return tuple(ignored)
+
+    @step
+    def remove_limit(self, group: str, *, by: str | None = None, now: int) -> None:
+        detail = self.drop_limit(group, now)
+        if detail is not None:
+            self.audit_entry(by, "limit", group, detail, now)
+        self.hand_over(now)
+
+    @step
+    def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int) -> None:
+        row = self.state.groups.setdefault(group, GroupRow())
+        if row.paused != paused:
+            row.paused = paused
+            self.tell(PAUSED if paused else RESUMED, group, {}, now)
+            self.audit_entry(by, "pause" if paused else "resume", group, {}, now)
+        self.hand_over(now)
+
+    @step
+    def revoke(self, group: str, slot_id: int, *, force: bool = False, by: str | None = None, now: int) -> str:
+        lease = next((lease for lease in self.holders(group) if lease.slots[group] == slot_id), None)
+        if lease is None:
+            raise SlotNotFound(group, slot_id)
+        if lease.expires_at > now and not force:
+            raise LeaseAlive(group, slot_id, lease.holder)
+        job = self.end_lease(lease, "revoked", now)
+        if job is not None:
+            self.come_back(job, "revoked", now)
+        self.audit_entry(by, "release", group, {"slot": slot_id, "holder": lease.holder, "force": force}, now)
+        self.hand_over(now)
+        return lease.holder

@@ -1,0 +1,337 @@
+"""What can be read of the reference model, and the snapshot that a store's whole state is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from model_admission import DAY_MS
+from model_state import JobRow, LeaseRow
+from model_upkeep import Upkeep
+
+from qo.errors import ParentNotFound
+from qo.event import AuditEntry, Feed
+from qo.job import Job, State, moment, status_of
+from qo.policy.ordering import priority_of
+from qo.store.values import (
+    Blockers,
+    GroupStatus,
+    Lease,
+    Mean,
+    ParentStatus,
+    Record,
+    SeriesPoint,
+    SlotInfo,
+    UserUsage,
+    WorkerInfo,
+)
+
+
+class Reads(Upkeep):
+    def job(self, job_id: str) -> Job:
+        return self.as_job(self.row(job_id))
+
+    def as_job(self, row: JobRow) -> Job:
+        return Job(
+            id=row.id,
+            task=row.task,
+            state=row.state,
+            status=status_of(row.state, row.stage),
+            priority=row.priority,
+            groups=self.groups_of_job(row),
+            submitted_at=moment(row.submitted_at),
+            attempts=row.attempts,
+            max_attempts=row.max_attempts,
+            stage=row.stage,
+            tier=row.tier,
+            user=row.user,
+            project=row.project,
+            parent=row.parent,
+            phase=row.phase,
+            unique=row.unique,
+            position=self.rank(row) if row.state is State.QUEUED else None,
+            position_original=row.position_original,
+            iterations=row.iterations,
+            iterations_granted=row.iterations_granted,
+            iterations_max=row.iterations_max,
+            progress=row.progress,
+            result=None if row.result is None else msgspec.json.decode(row.result),
+            error=row.error,
+            message=row.message,
+            worker=row.worker,
+            token=None if row.token is None else str(row.token),
+            timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
+            cancel_wanted=row.cancel_wanted,
+            run_at=moment_or_none(row.run_at),
+            joined_at=moment_or_none(row.joined_at),
+            started_at=moment_or_none(row.started_at),
+            confirmation_required_at=moment_or_none(row.confirmation_required_at),
+            finished_at=moment_or_none(row.finished_at),
+        )
+
+    def as_lease(self, lease: LeaseRow, *, with_payload: bool = True) -> Lease:
+        row = self.state.jobs[lease.holder]
+        return Lease(
+            job=self.as_job(row),
+            token=str(lease.token),
+            expires_at=moment(lease.expires_at),
+            slots=self.limited_slots(lease),
+            payload=row.payload if with_payload else b"",
+            checkpoint=row.checkpoint if with_payload else None,
+        )
+
+    def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
+        row = self.row(job_id)
+        return row.payload, row.checkpoint
+
+    def jobs(
+        self,
+        *,
+        status: str | None = None,
+        user: str | None = None,
+        task: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+    ) -> tuple[Job, ...]:
+        def is_wanted(job: Job) -> bool:
+            return (
+                (status is None or status in (job.status, job.state))
+                and (user is None or job.user == user)
+                and (task is None or job.task == task)
+                and (parent is None or job.parent == parent)
+            )
+
+        others = [row for row in self.state.jobs.values() if row.state is not State.QUEUED]
+        others.sort(key=lambda row: row.number, reverse=newest_first)
+        jobs = [self.as_job(row) for row in (*self.line(), *others)]
+        return tuple(filter(is_wanted, jobs))[:limit]
+
+    def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
+        ranks = {row.id: rank for rank, row in enumerate(self.line(), start=1)}
+        return ranks if job_ids is None else {id: ranks[id] for id in job_ids if id in ranks}
+
+    def waiting_count(self) -> int:
+        return len(self.line())
+
+    def parent(self, parent: str) -> ParentStatus:
+        if parent not in self.state.parents:
+            raise ParentNotFound(parent)
+        jobs = tuple(self.as_job(row) for row in self.jobs_of_parent(parent))
+        return ParentStatus(parent=parent, priority=self.state.parents[parent], jobs=jobs)
+
+    def blockers(self, job_id: str, *, now: int) -> Blockers:
+        row = self.row(job_id)
+        blocking = [group for group in self.groups_of_job(row) if not self.has_room(group)]
+        waits_for = row.phase - 1 if row.state is State.WAITING and row.due_at is None else None
+        before = self.phase(row.parent, waits_for) if waits_for is not None else None
+        return Blockers(
+            job=self.as_job(row),
+            ahead=self.rank(row) - 1 if row.state is State.QUEUED else None,
+            groups=tuple(self.group(group) for group in blocking),
+            waits_for=waits_for,
+            waits_for_state=before.state if before is not None else None,
+            has_worker=any(w.expires_at > now and w.handles(row.task) for w in self.state.workers.values()),
+        )
+
+    def phase(self, parent: str, phase: int) -> JobRow | None:
+        return next((job for job in self.jobs_of_parent(parent) if job.phase == phase), None)
+
+    def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
+        held = [lease for _, lease in sorted(self.state.leases.items()) if lease.is_job]
+        return tuple(
+            self.as_lease(lease, with_payload=False) for lease in held if worker is None or lease.worker == worker
+        )
+
+    def group(self, group: str) -> GroupStatus:
+        row = self.group_row(group)
+        waiting = (*self.state.jobs.values(), *self.state.tickets.values())
+        slots = sorted((lease.slots[group], lease) for lease in self.holders(group))
+        return GroupStatus(
+            group=group,
+            limit=row.limit,
+            source=row.source,
+            paused=row.paused,
+            closed_until=moment_or_none(row.closed_until),
+            active=len(slots),
+            waiting=sum(one.parked == group for one in waiting),
+            slots=tuple(
+                SlotInfo(
+                    slot_id=number,
+                    holder=lease.holder,
+                    worker_id=lease.worker,
+                    expires_at=moment(lease.expires_at),
+                    token=str(lease.token),
+                )
+                for number, lease in slots
+            ),
+        )
+
+    def groups(self) -> tuple[GroupStatus, ...]:
+        named = {name for name, row in self.state.groups.items() if row.limit is not None or row.paused}
+        held = {group for lease in self.state.leases.values() for group in lease.slots}
+        return tuple(msgspec.structs.replace(self.group(name), slots=()) for name in sorted(named | held))
+
+    def usage(self, user: str, *, now: int) -> UserUsage:
+        row = self.state.users.get(user)
+        return UserUsage(
+            user=user,
+            tier=row.standing.tier if row else None,
+            daily_quota=row.standing.daily_quota if row else None,
+            used_today=self.used(user, now // DAY_MS),
+            deferred=len(self.deferred_jobs(user)),
+        )
+
+    def workers(self, *, now: int) -> tuple[WorkerInfo, ...]:
+        return tuple(
+            WorkerInfo(
+                name=name,
+                tasks=tuple(options.name for options in row.tasks),
+                places=row.places,
+                running=self.running(name),
+                registered_at=moment(row.registered_at),
+                expires_at=moment(row.expires_at),
+                host=row.host,
+                pid=row.pid,
+            )
+            for name, row in sorted(self.state.workers.items())
+            if row.expires_at > now
+        )
+
+    def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
+        return tuple(
+            SeriesPoint(name=name, minute=minute, count=count, total_ms=total_ms)
+            for (name, minute), (count, total_ms) in sorted(self.state.series.items())
+            if name.startswith(prefix) and minute >= since_minute
+        )
+
+    def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
+        newest_first = reversed(self.state.audit)
+        return tuple(entry for entry in newest_first if subject is None or entry.subject == subject)[:limit]
+
+    def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
+        return {name: self.state.averages[name] for name in names if name in self.state.averages}
+
+    def estimate_errors(self, task: str) -> tuple[float, ...]:
+        return self.state.estimate_errors.get(task, ())
+
+    def events(self, after: int, *, limit: int = 1000) -> Feed:
+        oldest_kept = self.state.events[0].id if self.state.events else 1
+        if after < oldest_kept - 1:
+            return Feed((), self.state.last_event, reset=True)
+        events = tuple(event for event in self.state.events if event.id > after)[:limit]
+        return Feed(events, events[-1].id if events else after)
+
+    def newest_event(self) -> int:
+        return self.state.last_event
+
+    def record(self, name: str) -> Record:
+        return self.state.records.get(name, Record())
+
+    def records(self, prefix: str) -> Mapping[str, Record]:
+        return {name: record for name, record in sorted(self.state.records.items()) if name.startswith(prefix)}
+
+    # --- everything -------------------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        state = self.state
+        return {
+            "jobs": {
+                row.id: {
+                    "job": self.as_job(row),
+                    "key": row.key,
+                    "parked": row.parked,
+                    "due_at": row.due_at,
+                    "quota_day": row.quota_day,
+                    "deferred": row.deferred,
+                    "boost": row.boost,
+                    "iterations_batch": row.iterations_batch,
+                    "aged_at": row.aged_at,
+                    "reminded": row.reminded,
+                    "ended_token": None if row.ended_token is None else str(row.ended_token),
+                    "payload": row.payload,
+                    "checkpoint": row.checkpoint,
+                    "number": row.number,
+                }
+                for row in state.jobs.values()
+            },
+            "groups": {
+                name: {
+                    "limit": row.limit,
+                    "source": None if row.source is None else int(row.source),
+                    "paused": row.paused,
+                    "closed_until": row.closed_until,
+                }
+                for name, row in state.groups.items()
+                if row.limit is not None or row.paused or row.closed_until is not None
+            },
+            "slots": self.slots_by_group(),
+            "leases": {
+                str(token): {
+                    "holder": lease.holder,
+                    "job": lease.is_job,
+                    "worker": lease.worker,
+                    "claim": lease.claim,
+                    "expires_at": lease.expires_at,
+                }
+                for token, lease in state.leases.items()
+            },
+            "tickets": {
+                ticket.holder: {
+                    "key": ticket.key,
+                    "groups": ticket.groups,
+                    "parked": ticket.parked,
+                    "expires_at": ticket.expires_at,
+                    "lease_ms": ticket.lease_ms,
+                    "wait_ms": ticket.wait_ms,
+                }
+                for ticket in state.tickets.values()
+            },
+            "open": self.open_groups(),
+            "counts": dict(Counter(priority_of(row.key) for row in self.line())),
+            "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
+            "quota": dict(state.quota),
+            "parents": dict(state.parents),
+            "tasks": {task: groups for task, groups in state.tasks.items() if groups},
+            "workers": {
+                name: {
+                    "tasks": tuple(options.name for options in row.tasks),
+                    "places": row.places,
+                    "expires_at": row.expires_at,
+                }
+                for name, row in state.workers.items()
+            },
+            "events": list(state.events),
+            "audit": list(state.audit),
+            "series": dict(state.series),
+            "averages": dict(state.averages),
+            "clock": {
+                "noted_at": state.noted_at,
+                "no_expiry_before": state.no_expiry_before,
+                "next_sequence": state.next_sequence,
+                "last_token": state.last_token,
+            },
+        }
+
+    def slots_by_group(self) -> dict[str, dict[int, str]]:
+        by_group: dict[str, dict[int, str]] = {}
+        for token, lease in self.state.leases.items():
+            for group, number in lease.slots.items():
+                by_group.setdefault(group, {})[number] = str(token)
+        return by_group
+
+    def open_groups(self) -> list[tuple[str, str, int]]:
+        """The groups that have room and something parked, by task ("" for callers), with the first key there."""
+        heads: dict[tuple[str, str], int] = {}
+        for waiting in (*self.line(), *self.state.tickets.values()):
+            task = waiting.task if isinstance(waiting, JobRow) else ""
+            if waiting.parked is not None and self.has_room(waiting.parked):
+                first = heads.get((task, waiting.parked), waiting.key)
+                heads[task, waiting.parked] = min(first, waiting.key)
+        return sorted((task, group, key) for (task, group), key in heads.items())
+
+
+def moment_or_none(milliseconds: int | None) -> Any:
+    return None if milliseconds is None else moment(milliseconds)

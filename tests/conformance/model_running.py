@@ -1,0 +1,223 @@
+"""A job on its worker in the reference model: claim, renew, advance, finish."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from model_line import recorded_groups
+from model_state import GroupRow, JobRow, LeaseRow
+from model_step import Steps, step
+
+from qo.event import PROGRESS, STAGE
+from qo.job import State, moment
+from qo.policy.lifecycle import check_transition
+from qo.policy.ordering import joining_order
+from qo.store.values import Advance, Claimed, Finished, Held, Outcome, Renewal
+
+
+class Running(Steps):
+    # --- claim ----------------------------------------------------------------------------------------------------
+
+    @step
+    def claim(
+        self, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str, now: int
+    ) -> Claimed:
+        known = [lease for _, lease in sorted(self.state.leases.items()) if lease.claim == claim_id]
+        if known:
+            return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
+        due = self.deal_with_what_is_due(now, lease_ms)
+        right = self.search_whole_line(tasks, places)
+        taken: list[LeaseRow] = []
+        examined, bound_reached = 0, False
+        while len(taken) < places and not bound_reached:
+            job = self.first_candidate(tasks)
+            if job is None:
+                break
+            if examined == self.bounds.examine:
+                bound_reached = True
+                break
+            examined += 1
+            blocking = self.first_without_room(self.groups_to_park_in(job))
+            if blocking is None:
+                taken.append(self.start(job, worker, lease_ms, claim_id, now))
+            else:
+                self.park(job, blocking, now)
+        ids = [lease.holder for lease in taken]
+        assert ids == (right[: len(ids)] if bound_reached else right), f"took {ids}, first in line are {right}"
+        leases = tuple(self.as_lease(lease) for lease in taken)
+        self.hand_over(now)
+        return Claimed(leases=leases, more=bound_reached or due.more)
+
+    def start(self, job: JobRow, worker: str, lease_ms: int, claim_id: str, now: int) -> LeaseRow:
+        waited_ms = now - job.joined_at
+        lease = self.take(
+            job.id,
+            groups=recorded_groups(self, job),
+            waited_ms=waited_ms,
+            is_job=True,
+            worker=worker,
+            claim=claim_id,
+            expires_at=now + lease_ms,
+            now=now,
+        )
+        job.state = State.STARTING
+        job.attempts += 1
+        job.started_at = now
+        job.worker, job.token = worker, lease.token
+        job.stage = job.progress = job.message = None
+        job.cancel_wanted = False
+        job.parked = job.aged_at = None
+        self.count(f"wait:{job.priority}", waited_ms, now)
+        self.tell(State.STARTING, job.id, {"worker": worker, "attempt": job.attempts}, now)
+        return lease
+
+    # --- while a lease is held ------------------------------------------------------------------------------------
+
+    @step
+    def renew(
+        self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (), now: int
+    ) -> list[Held]:
+        lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
+        if lease_ms > 0:
+            self.note_time(now, lease_ms)
+        if worker in self.state.workers:
+            self.state.workers[worker].expires_at = now + self.state.workers[worker].lifetime_ms
+        for holder in tickets:
+            if holder in self.state.tickets:
+                self.state.tickets[holder].expires_at = now + self.state.tickets[holder].wait_ms
+        return [self.renew_one(renewal, now) for renewal in renewals]
+
+    def renew_one(self, renewal: Renewal, now: int) -> Held:
+        leases = self.state.leases.values()
+        mine = (one for one in leases if (one.holder, str(one.token)) == (renewal.holder, renewal.token))
+        lease = next(mine, None)
+        if lease is None:
+            return Held(holder=renewal.holder, token=renewal.token, lost=True)
+        if renewal.lease_ms:
+            lease.expires_at = max(lease.expires_at, now + renewal.lease_ms)
+        lease.expires_at += renewal.extend_ms
+        return self.held(lease)
+
+    def held(self, lease: LeaseRow) -> Held:
+        return Held(
+            holder=lease.holder,
+            token=str(lease.token),
+            cancel_wanted=lease.is_job and self.state.jobs[lease.holder].cancel_wanted,
+            expires_at=moment(lease.expires_at),
+        )
+
+    @step
+    def advance(self, advances: Sequence[Advance], *, now: int) -> list[Held]:
+        return [self.advance_one(advance, now) for advance in advances]
+
+    def advance_one(self, advance: Advance, now: int) -> Held:
+        lease = self.lease_of_job(advance.job_id, advance.token)
+        if lease is None:
+            return Held(holder=advance.job_id, token=advance.token, lost=True)
+        job = self.state.jobs[advance.job_id]
+        if job.state is State.STARTING:
+            job.state = State.RUNNING
+            self.tell(State.RUNNING, job.id, {}, now)
+        if advance.message is not None:
+            job.message = advance.message
+        if advance.checkpoint is not None:
+            job.checkpoint = advance.checkpoint
+        if advance.iteration is not None:
+            job.iterations = max(job.iterations, advance.iteration)
+        if advance.stage is not None:
+            job.stage = advance.stage
+            self.tell(STAGE, job.id, {"stage": advance.stage, "message": advance.message}, now)
+        if advance.progress is not None:
+            job.progress = advance.progress
+            done, total, text = advance.progress.done, advance.progress.total, advance.progress.text
+            self.tell(PROGRESS, job.id, {"done": done, "total": total, "text": text}, now)
+        return self.held(lease)
+
+    # --- finish ---------------------------------------------------------------------------------------------------
+
+    @step
+    def finish(self, outcomes: Sequence[Outcome], *, now: int) -> list[Finished]:
+        handed_back: list[JobRow] = []
+        released: list[JobRow] = []
+        answers = [self.finish_one(outcome, handed_back, released, now) for outcome in outcomes]
+        for job in handed_back:
+            self.come_back(job, "handed_back", now)
+        for job in sorted(released, key=lambda job: joining_order(now, job.parent, job.phase, job.id)):
+            self.join(job, now)
+        self.hand_over(now)
+        return answers
+
+    def finish_one(self, outcome: Outcome, handed_back: list[JobRow], released: list[JobRow], now: int) -> Finished:
+        job = self.state.jobs.get(outcome.job_id)
+        lease = self.lease_of_job(outcome.job_id, outcome.token)
+        if lease is None:
+            if job is not None and str(job.ended_token) == outcome.token:
+                return Finished(job_id=job.id, token=outcome.token, state=job.ended_state)
+            return Finished(job_id=outcome.job_id, token=outcome.token, lost=True)
+        del self.state.leases[lease.token]
+        for group, until in outcome.closed.items():
+            self.state.groups.setdefault(group, GroupRow()).closed_until = until
+        if outcome.message is not None:
+            job.message = outcome.message
+        becomes = becomes_of(outcome, job)
+        if becomes in (State.SUCCEEDED, State.CONFIRMING) and job.state is State.STARTING:
+            job.state = State.RUNNING
+            self.tell(State.RUNNING, job.id, {}, now)
+        check_transition(job.id, job.state, becomes)
+        if becomes is State.SUCCEEDED:
+            self.succeed(job, outcome, released, now)
+        elif becomes is State.FAILED:
+            job.error = outcome.error
+            self.end(job, State.FAILED, now)
+        elif becomes is State.CANCELLED:
+            self.end(job, State.CANCELLED, now)
+        elif becomes is State.SCHEDULED:
+            self.wait_for_retry(job, outcome, now)
+        elif becomes is State.CONFIRMING:
+            self.ask_for_confirmation(job, outcome, now)
+        else:
+            job.attempts -= 1
+            if job.attempts == 0:
+                job.started_at = None
+            handed_back.append(job)
+        job.ended_token, job.ended_state = lease.token, becomes
+        return Finished(job_id=job.id, token=outcome.token, state=becomes)
+
+    def succeed(self, job: JobRow, outcome: Outcome, released: list[JobRow], now: int) -> None:
+        job.result, job.error = outcome.result, None
+        for average in outcome.averages:
+            self.move_average(average, (now - job.started_at) / 1000)
+        self.end(job, State.SUCCEEDED, now)
+        following = self.phase(job.parent, job.phase + 1) if job.phase is not None else None
+        if following is not None and following.state is State.WAITING:
+            if following.run_at is not None and following.run_at > now:
+                following.due_at = following.run_at
+            else:
+                released.append(following)
+
+    def wait_for_retry(self, job: JobRow, outcome: Outcome, now: int) -> None:
+        self.count(f"ended:{State.SCHEDULED}", now - job.started_at, now)
+        self.leave_line(job)
+        job.state = State.SCHEDULED
+        job.worker = job.token = None
+        job.error = outcome.error
+        job.run_at = job.due_at = outcome.retry_at_ms
+        self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
+
+    def ask_for_confirmation(self, job: JobRow, outcome: Outcome, now: int) -> None:
+        self.leave_line(job)
+        job.state = State.CONFIRMING
+        job.worker = job.token = None
+        job.message = outcome.message
+        job.confirmation_required_at = now
+        job.reminded = 0
+        self.tell(State.CONFIRMING, job.id, {"message": job.message}, now)
+
+
+def becomes_of(outcome: Outcome, job: JobRow) -> State:
+    """What a lease that ends with this outcome makes of its job."""
+    if job.cancel_wanted and outcome.state in (State.SCHEDULED, State.QUEUED, State.CONFIRMING):
+        return State.CANCELLED
+    if outcome.state is State.SCHEDULED and job.attempts >= job.max_attempts:
+        return State.FAILED
+    return outcome.state

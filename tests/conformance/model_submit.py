@@ -1,0 +1,129 @@
+"""Admitting jobs in the reference model: the operation `submit`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from model_admission import DAY_MS, give_standing
+from model_state import JobRow
+from model_step import Steps, step
+
+from qo.job import State
+from qo.policy.ordering import NORMAL
+from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
+
+
+class Submitting(Steps):
+    @step
+    def submit(self, submissions: Sequence[Submission], *, now: int) -> list[Accepted | Refusal]:
+        self.join_due_jobs(now)
+        answers = [self.admit(submission, now) for submission in submissions]
+        self.hand_over(now)
+        return answers
+
+    def admit(self, submission: Submission, now: int) -> Accepted | Refusal:
+        known = self.known_job(submission)
+        if known is not None:
+            return Accepted(job=self.as_job(known), known=True)
+        if submission.phase is not None:
+            taken_by = self.phase(submission.parent, submission.phase)
+            if taken_by is not None:
+                return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by.id)
+        before = self.state.copy()
+        ignored = self.set_limits_of(submission, now)
+        job = self.new_job(submission, now)
+        joins_now = self.next_state(job, now) is State.QUEUED
+        in_line = self.waiting_count()
+        if joins_now and submission.cap is not None and in_line >= submission.cap:
+            self.state = before
+            return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=in_line, cap=submission.cap)
+        self.accept(job, now)
+        if submission.by is not None:
+            self.audit_entry(submission.by, "submit", job.id, {"task": job.task}, now)
+        return Accepted(job=self.as_job(job), ignored=tuple(ignored))
+
+    def known_job(self, submission: Submission) -> JobRow | None:
+        if submission.id in self.state.jobs:
+            return self.state.jobs[submission.id]
+        return self.unfinished_with(submission.unique)
+
+    def standing_of(self, submission: Submission) -> Standing | None:
+        """The submission's own, else the user's present one."""
+        row = self.state.users.get(submission.user) if submission.user is not None else None
+        return submission.standing or (row.standing if row else None)
+
+    def set_limits_of(self, submission: Submission, now: int) -> list[LimitIgnored]:
+        """Apply the standing, and the limits that it and the submission ask for."""
+        standing, user, project = self.standing_of(submission), submission.user, submission.project
+        ignored = []
+        if standing is not None:
+            present = self.state.users.get(user) if user is not None else None
+            if user is not None and (present is None or present.standing != standing):
+                ignored += self.apply_standing(user, standing, pinned=False, project=project, now=now)
+            else:
+                projects = [project] if project is not None else []
+                ignored += self.grant_tier_limits(user, projects, standing, now)
+        for limit in submission.limits:
+            ignored += self.set_limit(limit, now)[1]
+        return ignored
+
+    def new_job(self, submission: Submission, now: int) -> JobRow:
+        """The job as it would be accepted, with its day and time; not in the model yet."""
+        inherited = self.state.parents.get(submission.parent, NORMAL) if submission.parent is not None else NORMAL
+        job = JobRow(
+            number=self.state.last_number + 1,
+            id=submission.id,
+            task=submission.task,
+            payload=submission.payload,
+            priority=inherited if submission.priority is None else submission.priority,
+            user=submission.user,
+            project=submission.project,
+            parent=submission.parent,
+            phase=submission.phase,
+            own_groups=submission.groups,
+            unique=submission.unique,
+            max_attempts=submission.max_attempts,
+            timeout_ms=submission.timeout_ms,
+            submitted_at=now,
+            run_at=submission.run_at_ms,
+        )
+        standing = self.standing_of(submission)
+        if standing is not None:
+            give_standing(job, standing)
+            job.iterations_granted = standing.iterations_batch
+        if job.user is not None:
+            job.quota_day = max(now, job.run_at or now) // DAY_MS
+            quota = standing.daily_quota if standing is not None else None
+            if quota is not None and self.used(job.user, job.quota_day) >= quota:
+                day = self.first_day_with_room(job.user, quota, job.quota_day)
+                self.defer(job, day, day * DAY_MS + submission.quota_jitter_ms)
+        return job
+
+    def next_state(self, job: JobRow, now: int) -> State:
+        if job.phase is not None and job.phase > 1:
+            before = self.phase(job.parent, job.phase - 1)
+            if before is None or before.state is not State.SUCCEEDED:
+                return State.WAITING
+        return State.SCHEDULED if job.run_at is not None and job.run_at > now else State.QUEUED
+
+    def accept(self, job: JobRow, now: int) -> None:
+        self.state.last_number = job.number
+        job.state = self.next_state(job, now)
+        self.state.jobs[job.id] = job
+        self.count("submitted", 0, now)
+        if job.user is not None:
+            self.charge(job.user, job.quota_day, 1)
+            if job.user in self.state.users:
+                self.state.users[job.user].last_job = job.number
+        if job.parent is not None:
+            self.state.parents.setdefault(job.parent, job.priority)
+        for group in self.groups_of_job(job):
+            if group in self.state.groups:
+                self.state.groups[group].last_job = job.number
+        if job.state is State.QUEUED:
+            self.join(job, now)
+        elif job.state is State.SCHEDULED:
+            job.due_at = job.run_at
+            self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
+        else:
+            self.tell(State.WAITING, job.id, {}, now)

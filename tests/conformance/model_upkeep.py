@@ -1,0 +1,238 @@
+"""What time does in the reference model: leases that run out, jobs that come due, aging, reminders, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+from model_admission import DAY_MS, Admission
+from model_line import MINUTE_MS
+from model_state import JobRow, LeaseRow
+
+from qo.event import AGED, LEASE_LOST
+from qo.job import ENDED, JobError, State, moment
+from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
+from qo.store.values import Portion, Reminder, Source
+
+Item = TypeVar("Item")
+
+
+class Upkeep(Admission):
+    # --- the clock --------------------------------------------------------------------------------------------
+
+    def note_time(self, now: int, lease_ms: int) -> None:
+        """A gap delays the end of leases once; a clock that fell back takes all ends with it."""
+        state = self.state
+        if state.noted_at is not None:
+            gap = now - state.noted_at
+            if gap * 3 > lease_ms * 2:
+                state.no_expiry_before = now + lease_ms // 2
+            if gap < -lease_ms:
+                self.shift_ends(gap)
+        state.noted_at = now
+
+    def shift_ends(self, gap: int) -> None:
+        for ending in (*self.state.leases.values(), *self.state.tickets.values()):
+            ending.expires_at += gap
+        for group in self.state.groups.values():
+            if group.closed_until is not None:
+                group.closed_until += gap
+        self.state.no_expiry_before += gap
+
+    # --- catching up ------------------------------------------------------------------------------------------
+
+    def deal_with_what_is_due(self, now: int, lease_ms: int) -> Portion:
+        self.note_time(now, lease_ms)
+        self.open_closed_groups(now)
+        more_tickets = self.drop_tickets(now)
+        back, more_leases = self.end_leases(now)
+        joined, more_due = self.join_due_jobs(now)
+        self.hand_over(now)
+        return Portion(ids=(*back, *joined), more=more_tickets or more_leases or more_due)
+
+    def open_closed_groups(self, now: int) -> None:
+        for group in self.state.groups.values():
+            if group.closed_until is not None and group.closed_until <= now:
+                group.closed_until = None
+
+    def drop_tickets(self, now: int) -> bool:
+        past = [ticket for ticket in self.state.tickets.values() if ticket.expires_at <= now]
+        portion, more = self.portion_of(sorted(past, key=lambda ticket: (ticket.expires_at, ticket.key)))
+        for ticket in portion:
+            del self.state.tickets[ticket.holder]
+        return more
+
+    def end_leases(self, now: int) -> tuple[list[str], bool]:
+        """The leases past their end are over; jobs come back when all their slots are free."""
+        if now < self.state.no_expiry_before:
+            return [], False
+        past = [lease for lease in self.state.leases.values() if lease.expires_at <= now]
+        portion, more = self.portion_of(sorted(past, key=lambda lease: (lease.expires_at, lease.token)))
+        coming_back = [job for lease in portion if (job := self.end_lease(lease, "expired", now)) is not None]
+        for job in coming_back:
+            self.come_back(job, "expired", now)
+        return [lease.holder for lease in portion if lease.is_job], more
+
+    def end_lease(self, lease: LeaseRow, reason: str, now: int) -> JobRow | None:
+        """Free all its slots. A job is cancelled, failed, or returned here to come back."""
+        del self.state.leases[lease.token]
+        self.tell(LEASE_LOST, lease.holder, {"token": str(lease.token), "reason": reason}, now)
+        if not lease.is_job:
+            return None
+        job = self.state.jobs[lease.holder]
+        if job.cancel_wanted:
+            self.end(job, State.CANCELLED, now)
+        elif job.attempts >= job.max_attempts:
+            job.error = JobError(
+                message=f"The worker stopped responding, and all {job.max_attempts} attempts are used."
+            )
+            self.end(job, State.FAILED, now)
+        else:
+            return job
+        return None
+
+    # --- aging, confirmations ---------------------------------------------------------------------------------
+
+    def age_jobs(self, period_ms: int, now: int) -> Portion:
+        waited = [job for job in self.line() if job.aged_at <= now - period_ms]
+        portion, more = self.portion_of(sorted(waited, key=lambda job: (job.aged_at, job.number)))
+        moved_up = []
+        for job in portion:
+            job.aged_at = now
+            priority = aged_priority(priority_of(job.key))
+            if priority is None:
+                continue
+            job.key = order_key(priority, place_of(job.key))
+            self.enter(job, now)
+            self.tell(AGED, job.id, {"priority": priority}, now)
+            moved_up.append(job.id)
+        return Portion(ids=tuple(moved_up), more=more)
+
+    def confirming(self) -> list[JobRow]:
+        """Those that wait for a person, longest first."""
+        jobs = [job for job in self.state.jobs.values() if job.state is State.CONFIRMING]
+        return sorted(jobs, key=lambda job: (job.confirmation_required_at, job.number))
+
+    def fail_those_unconfirmed(self, after_ms: int, error: JobError, now: int) -> Portion:
+        late = [job for job in self.confirming() if job.confirmation_required_at <= now - after_ms]
+        portion, more = self.portion_of(late)
+        for job in portion:
+            job.error = error
+            self.end(job, State.FAILED, now)
+        return Portion(ids=tuple(job.id for job in portion), more=more)
+
+    def hand_out_reminders(self, ages_ms: Iterable[int], now: int) -> tuple[Reminder, ...]:
+        ages = list(ages_ms)
+
+        def due(job: JobRow) -> int:
+            return sum(job.confirmation_required_at + age <= now for age in ages)
+
+        portion, _ = self.portion_of([job for job in self.confirming() if due(job) > job.reminded])
+        for job in portion:
+            job.reminded = due(job)
+        return tuple(
+            Reminder(
+                job_id=job.id,
+                number=job.reminded,
+                confirmation_required_at=moment(job.confirmation_required_at),
+            )
+            for job in portion
+        )
+
+    # --- retention --------------------------------------------------------------------------------------------
+
+    def forget_the_past(self, keep_ms: int, keep_jobs: int, keep_events: int, now: int) -> Portion:
+        jobs, more_jobs = self.portion_of(self.jobs_to_forget(now - keep_ms, keep_jobs))
+        for job in jobs:
+            del self.state.jobs[job.id]
+            if job.parent is not None and not self.jobs_of_parent(job.parent):
+                del self.state.parents[job.parent]
+        more_others = [
+            self.forget_events(keep_events),
+            self.sum_up_series((now - keep_ms) // MINUTE_MS),
+            self.forget_users(now // DAY_MS),
+            self.forget_limits(),
+            self.forget_quota(now // DAY_MS),
+            self.forget_workers(now - keep_ms),
+        ]
+        return Portion(ids=tuple(job.id for job in jobs), more=more_jobs or any(more_others))
+
+    def jobs_to_forget(self, ended_until: int, keep_jobs: int) -> list[JobRow]:
+        """Oldest first. The phases of a parent go together, when the last one to end may go."""
+
+        def by_age(job: JobRow) -> tuple[int, int]:
+            return (job.finished_at, job.number)
+
+        ended = sorted((job for job in self.state.jobs.values() if job.state in ENDED), key=by_age)
+        too_many = ended[: max(0, len(ended) - keep_jobs)]
+
+        def may_go(job: JobRow) -> bool:
+            return job.finished_at <= ended_until or job in too_many
+
+        def all_may_go(parent: str) -> bool:
+            jobs = self.jobs_of_parent(parent)
+            return all(job.state in ENDED for job in jobs) and may_go(max(jobs, key=by_age))
+
+        return [job for job in ended if (may_go(job) if job.parent is None else all_may_go(job.parent))]
+
+    def oldest_kept_number(self) -> float:
+        return min((job.number for job in self.state.jobs.values()), default=float("inf"))
+
+    def forget_events(self, keep_events: int) -> bool:
+        keep = max(1, keep_events)  # the newest tells followers how far the feed has come
+        portion, more = self.portion_of(self.state.events[: max(0, len(self.state.events) - keep)])
+        del self.state.events[: len(portion)]
+        return more
+
+    def sum_up_series(self, first_kept_minute: int) -> bool:
+        old = [(minute, name) for name, minute in self.state.series if 0 < minute < first_kept_minute]
+        portion, more = self.portion_of(sorted(old))
+        for minute, name in portion:
+            count, total_ms = self.state.series.pop((name, minute))
+            count_before, total_before = self.state.series.get((name, 0), (0, 0))
+            self.state.series[name, 0] = (count_before + count, total_before + total_ms)
+        return more
+
+    def forget_users(self, today: int) -> bool:
+        past = [
+            name
+            for name, row in self.state.users.items()
+            if not row.pinned
+            and row.last_job < self.oldest_kept_number()
+            and not any(user == name and day >= today for user, day in self.state.quota)
+        ]
+        portion, more = self.portion_of(sorted(past))
+        for name in portion:
+            del self.state.users[name]
+        return more
+
+    def forget_limits(self) -> bool:
+        parked_in = {waiting.parked for waiting in (*self.state.jobs.values(), *self.state.tickets.values())}
+        past = [
+            name
+            for name, row in self.state.groups.items()
+            if row.source in (Source.TIER, Source.SUBMIT)
+            and not self.holders(name)
+            and name not in parked_in
+            and row.last_job < self.oldest_kept_number()
+        ]
+        portion, more = self.portion_of(sorted(past))
+        for name in portion:
+            self.state.groups[name].limit = self.state.groups[name].source = None
+        return more
+
+    def forget_quota(self, today: int) -> bool:
+        portion, more = self.portion_of(sorted((user, day) for user, day in self.state.quota if day < today))
+        for user_and_day in portion:
+            del self.state.quota[user_and_day]
+        return more
+
+    def forget_workers(self, expired_until: int) -> bool:
+        gone = [name for name, worker in self.state.workers.items() if worker.expires_at <= expired_until]
+        portion, more = self.portion_of(sorted(gone))
+        for name in portion:
+            del self.state.workers[name]
+        return more
+
+    def portion_of(self, items: list[Item]) -> tuple[list[Item], bool]:
+        return items[: self.bounds.portion], len(items) > self.bounds.portion

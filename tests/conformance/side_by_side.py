@@ -1,0 +1,226 @@
+"""The reference model and a store under test, driven by the same steps and compared after each one."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import msgspec
+from model import Model
+
+from qo.errors import QoError
+from qo.store.base import Store
+from qo.store.values import Bounds, Mean
+
+READS_AFTER_A_STEP = 6
+DIFFERENCES_SHOWN = 25
+
+
+class StoreUnderTest(Protocol):
+    name: str
+
+    async def open(self, bounds: Bounds) -> Store: ...
+
+    async def snapshot(self, store: Store) -> dict[str, Any]: ...
+
+    async def close(self, store: Store) -> None: ...
+
+
+@dataclass
+class Step:
+    """One call of a store's operation, as it can be pasted into `test_found.py`."""
+
+    operation: str
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def code(self) -> str:
+        arguments = [as_code(value) for value in self.args]
+        arguments += [f"{name}={as_code(value)}" for name, value in self.kwargs.items()]
+        return f"step({', '.join([repr(self.operation), *arguments])}),"
+
+
+def step(operation: str, *args: Any, **kwargs: Any) -> Step:
+    return Step(operation, args, kwargs)
+
+
+class Disagreement(AssertionError):
+    """The store did not do what the model did."""
+
+
+class SideBySide:
+    def __init__(self, under_test: StoreUnderTest, bounds: Bounds) -> None:
+        self.under_test = under_test
+        self.model = Model(bounds)
+        self.steps: list[Step] = []
+        self.runner = asyncio.Runner()
+        self.store = self.runner.run(under_test.open(bounds))
+
+    def close(self) -> None:
+        try:
+            self.runner.run(self.under_test.close(self.store))
+        finally:
+            self.runner.close()
+
+    def do(self, operation: str, *args: Any, **kwargs: Any) -> Any:
+        """Take a step on both sides and compare what they answer and what they have become.
+
+        Answers what the model answered; an error that both agree on is answered too, not raised.
+        """
+        self.steps.append(Step(operation, args, kwargs))
+        try:
+            expected = call(self.model, operation, args, kwargs)
+        except AssertionError as broken:
+            raise Disagreement(f"The model broke its own rules: {broken}\n{self.history()}") from broken
+        reads = self.reads(kwargs.get("now", 0))
+        try:
+            answer, snapshot, read = self.runner.run(self.on_the_store(operation, args, kwargs, reads))
+        except Exception as error:
+            error.add_note(self.history())
+            raise
+        self.compare(f"the answer of {operation}", expected, answer)
+        for section, rows in self.model.snapshot().items():
+            self.compare(section, rows, snapshot.get(section))
+        for asked, store_says in zip(reads, read, strict=True):
+            model_says = call(self.model, asked.operation, asked.args, asked.kwargs)
+            self.compare(f"read {asked.code()}", model_says, store_says)
+        return expected
+
+    async def on_the_store(
+        self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], reads: Sequence[Step]
+    ) -> tuple[Any, dict[str, Any], list[Any]]:
+        answer = await call_async(self.store, operation, args, kwargs)
+        snapshot = await self.under_test.snapshot(self.store)
+        read = [await call_async(self.store, asked.operation, asked.args, asked.kwargs) for asked in reads]
+        return answer, snapshot, read
+
+    def compare(self, what: str, expected: Any, actual: Any) -> None:
+        differences = list(differences_between(expected, actual, what))
+        if differences:
+            shown = differences[:DIFFERENCES_SHOWN]
+            shown += ["…"] * (len(differences) > len(shown))
+            raise Disagreement("\n".join([f"model and {self.under_test.name} differ:", *shown, self.history()]))
+
+    def history(self) -> str:
+        bounds = self.model.bounds
+        steps = "\n".join(f"    {step.code()}" for step in self.steps)
+        return f"after these steps, with bounds ({bounds.examine}, {bounds.portion}):\n{steps}"
+
+    def reads(self, now: int) -> list[Step]:
+        """Some of everything that can be read now: not all, or a long history would be mostly reading."""
+        state = self.model.state
+        groups = sorted({group for job in state.jobs.values() for group in self.model.groups_of_job(job)})
+        everything = [
+            step("positions"),
+            step("positions", [*list(state.jobs)[::2], "nobody"]),
+            step("waiting_count"),
+            step("jobs"),
+            step("jobs", limit=3, newest_first=True),
+            step("leases"),
+            step("groups"),
+            step("workers", now=now),
+            step("series"),
+            step("series", prefix="ended:"),
+            step("newest_event"),
+            step("audit"),
+            step("events", 0, limit=7),
+            step("events", max(0, state.last_event - 3)),
+            step("job", "nobody"),
+            step("parent", "nobody"),
+            *(step("job", job_id) for job_id in state.jobs),
+            *(step("payload", job_id) for job_id in state.jobs),
+            *(step("blockers", job_id, now=now) for job_id in state.jobs),
+            *(step("jobs", status=job.state) for job in state.jobs.values()),
+            *(step("jobs", status=job.stage) for job in state.jobs.values() if job.stage is not None),
+            *(step("jobs", user=job.user, task=job.task) for job in state.jobs.values()),
+            *(step("jobs", parent=job.parent, limit=2) for job in state.jobs.values()),
+            *(step("audit", subject=job_id, limit=2) for job_id in state.jobs),
+            *(step("group", group) for group in [*groups, *state.groups]),
+            *(step("leases", worker=worker) for worker in state.workers),
+            *(step("usage", user, now=now) for user in sorted({job.user or "?" for job in state.jobs.values()})),
+            *(step("parent", parent) for parent in state.parents),
+            step("averages", [*state.averages, "nothing"]),
+        ]
+        # Which ones depends on nothing but the history, so that a replayed history reads the same.
+        chosen = random.Random(len(self.steps))
+        return chosen.sample(everything, min(READS_AFTER_A_STEP, len(everything)))
+
+
+@dataclass(frozen=True)
+class Raised:
+    error: type[Exception]
+
+
+def call(model: Model, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return getattr(model, operation)(*args, **kwargs)
+    except QoError as error:
+        return Raised(type(error))
+
+
+async def call_async(store: Store, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return await getattr(store, operation)(*args, **kwargs)
+    except QoError as error:
+        return Raised(type(error))
+
+
+# --- telling two values apart, readably -------------------------------------------------------------------------
+
+
+def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
+    if isinstance(expected, Mean) and isinstance(actual, Mean):
+        # Two ways of adding up the same numbers may differ in the last digit.
+        near = math.isclose(expected.value, actual.value) and math.isclose(expected.square, actual.square)
+        if near and expected.count == actual.count:
+            return
+    if type(expected) is type(actual) and isinstance(expected, msgspec.Struct):
+        expected, actual = msgspec.structs.asdict(expected), msgspec.structs.asdict(actual)
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in sorted({**expected, **actual}, key=repr):
+            if key not in actual:
+                yield f"  {path}.{key}: only the model has it: {expected[key]!r}"
+            elif key not in expected:
+                yield f"  {path}.{key}: only the store has it: {actual[key]!r}"
+            else:
+                yield from differences_between(expected[key], actual[key], f"{path}.{key}")
+    elif isinstance(expected, list | tuple) and type(expected) is type(actual):
+        for index in range(max(len(expected), len(actual))):
+            if index >= len(actual):
+                yield f"  {path}[{index}]: only the model has it: {expected[index]!r}"
+            elif index >= len(expected):
+                yield f"  {path}[{index}]: only the store has it: {actual[index]!r}"
+            else:
+                yield from differences_between(expected[index], actual[index], f"{path}[{index}]")
+    elif expected != actual or type(expected) is not type(actual):
+        yield f"  {path}: model {expected!r}, store {actual!r}"
+
+
+def as_code(value: Any) -> str:
+    """A value as it is written in a program, without fields that have their default."""
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.fields(value)
+        given = [(one.name, getattr(value, one.name)) for one in fields]
+        told = [(name, given_value) for (name, given_value), one in zip(given, fields, strict=True)
+                if given_value != default_of(one)]  # fmt: skip
+        return f"{type(value).__name__}({', '.join(f'{name}={as_code(one)}' for name, one in told)})"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_code(key)}: {as_code(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(as_code, value)) + "]"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(map(as_code, value)) + ("," if len(value) == 1 else "") + ")"
+    return repr(value)
+
+
+def default_of(one: msgspec.structs.FieldInfo) -> Any:
+    if one.default_factory is not msgspec.NODEFAULT:
+        return one.default_factory()
+    return one.default

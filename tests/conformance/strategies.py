@@ -1,0 +1,166 @@
+"""Small pools of everything a store is told of, so that things collide. Limits are 0 to 3, days are short of quota."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from qo.job import JobError, Progress
+from qo.store.values import Average, Limit, Registration, Source, Standing, Submission, TaskOptions, Ticket
+
+SECOND_MS = 1000
+LEASE_MS = 60 * SECOND_MS
+DAY_MS = 86_400 * SECOND_MS
+START = 20_000 * DAY_MS + DAY_MS // 2
+
+TASKS = ("build", "mail", "scan")
+USERS = ("u1", "u2", "u3")
+PROJECTS = ("p1", "p2")
+PARENTS = ("7", "12", "night")
+OWN_GROUPS = ("gpu", "api", "provider:ollama")
+WORKERS = ("w1", "w2", "w3")
+CALLERS = ("c1", "c2", "c3", "c4")
+PRIORITIES = (20, 50, 90)
+
+SHARED_GROUPS = (
+    "global", "build", "mail", "priority:50", "priority:20", "user:u1", "user:u2", "project:p1", "tier:fast",
+    "parent:7", *OWN_GROUPS,
+)  # fmt: skip
+"""groups that a limit or a pause may hit"""
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+def seldom(strategy: st.SearchStrategy[Any], default: Any = None) -> st.SearchStrategy[Any]:
+    return st.integers(0, 4).flatmap(lambda n: strategy if n == 4 else st.just(default))
+
+
+def some_of(names: tuple[str, ...], most: int = 2) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(names), max_size=most, unique=True).map(tuple)
+
+
+by = st.sampled_from([None, "ops"])
+priorities = st.sampled_from(PRIORITIES)
+slots = st.sampled_from([1, 2, 1, 2, 3, 0])
+messages = st.sampled_from([None, "because", "so it is"])
+errors = st.sampled_from([None, JobError(message="It broke."), JobError(message="Late.", debug_id="d1")])
+averages = st.sampled_from([(), (Average(name="task:build", first=600.0, weight=0.3),)])
+progress = st.sampled_from([None, Progress(1.0, 3.0, "first"), Progress(2.0)])
+groups = st.sampled_from(SHARED_GROUPS)
+sources = st.sampled_from(list(Source))
+
+standings = st.one_of(
+    st.sampled_from(
+        [
+            Standing(tier="plain", user_limit=1, daily_quota=1, iterations_batch=2, iterations_max=6),
+            Standing(tier="fast", boost=2, user_limit=2, project_limit=1, daily_quota=2, iterations_batch=1),
+            Standing(tier="fast", boost=5, project_limit=2, daily_quota=3),
+        ]
+    ),
+    st.builds(
+        Standing,
+        tier=st.sampled_from(["plain", "fast", "free"]),
+        boost=st.sampled_from([0, 1, 2, 63]),
+        user_limit=maybe(slots),
+        project_limit=maybe(slots),
+        daily_quota=maybe(st.integers(1, 3)),
+        iterations_batch=maybe(st.integers(1, 2)),
+        iterations_max=maybe(st.integers(2, 3)),
+    ),
+)
+
+limits = st.builds(Limit, group=groups, slots=slots, source=sources)
+submit_limits = st.lists(
+    st.builds(
+        Limit,
+        group=st.sampled_from([*OWN_GROUPS, "build"]),
+        slots=st.integers(1, 2),
+        source=st.sampled_from([Source.SUBMIT, Source.SUBMIT, Source.TASK]),
+    ),
+    max_size=1,
+).map(tuple)
+
+
+@st.composite
+def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submission:
+    fields: dict[str, Any] = {
+        # The order of ids is not the order of submission.
+        "id": draw(st.sampled_from("xay")) + str(number),
+        "task": draw(st.sampled_from(TASKS)),
+        "payload": draw(st.sampled_from([b"null", b'{"n":1}'])),
+        "priority": draw(seldom(priorities)),
+        "user": draw(maybe(st.sampled_from(USERS))),
+        "project": draw(seldom(st.sampled_from(PROJECTS))),
+        "groups": draw(some_of(OWN_GROUPS)),
+        "limits": draw(seldom(submit_limits, ())),
+        "unique": draw(seldom(st.sampled_from(["once", "twice"]))),
+        "run_at_ms": draw(seldom(times_from(now))),
+        "cap": draw(seldom(st.integers(0, 6))),
+        "max_attempts": draw(st.integers(1, 3)),
+        "timeout_ms": draw(seldom(st.just(1500))),
+        "by": draw(by),
+    }
+    return Submission(**{**fields, **fixed})
+
+
+@st.composite
+def tiered_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
+    """Of few users with a quota, so that days fill up."""
+    return draw(
+        submissions(
+            number,
+            now,
+            user=draw(st.sampled_from(USERS[:2])),
+            standing=draw(maybe(standings)),
+            quota_jitter_ms=draw(st.sampled_from([0, 1, 5000, 3_600_000])),
+            cap=draw(seldom(st.integers(2, 6))),
+            unique=None,
+        )
+    )
+
+
+@st.composite
+def phase_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
+    parent = draw(st.sampled_from(PARENTS))
+    phase = draw(st.sampled_from([1, 2, 3, 1, 2, None]))
+    user = draw(seldom(st.sampled_from(USERS[:2])))
+    return draw(submissions(number, now, parent=parent, phase=phase, user=user, cap=None))
+
+
+@st.composite
+def batches(draw: st.DrawFn, number: int, now: int, kind: Any = submissions) -> list[Submission]:
+    return [draw(kind(number + index, now)) for index in range(draw(st.integers(1, 4)))]
+
+
+def times_from(now: int) -> st.SearchStrategy[int]:
+    ahead = (-SECOND_MS, 0, 1, 5 * SECOND_MS, LEASE_MS, DAY_MS // 2, DAY_MS)
+    return st.sampled_from([now + span for span in ahead])
+
+
+@st.composite
+def tickets(draw: st.DrawFn) -> Ticket:
+    wanted = draw(some_of(("provider:ollama", "providers", "gpu", "api"), most=3)) or ("provider:ollama", "providers")
+    return Ticket(
+        holder=draw(st.sampled_from(CALLERS)),
+        groups=wanted,
+        lease_ms=draw(st.sampled_from([LEASE_MS, LEASE_MS, 20 * SECOND_MS])),
+        wait_ms=draw(st.sampled_from([15 * SECOND_MS, 15 * SECOND_MS, 40 * SECOND_MS, 0])),
+        priority=draw(st.sampled_from([50, 50, 20])),
+        worker=draw(seldom(st.sampled_from(WORKERS))),
+    )
+
+
+task_options = st.builds(
+    TaskOptions, name=st.sampled_from(TASKS), groups=some_of(OWN_GROUPS, most=1), limit=seldom(st.integers(1, 2))
+)
+registrations = st.builds(
+    Registration,
+    name=st.sampled_from(WORKERS),
+    tasks=st.lists(task_options, max_size=3, unique_by=lambda task: task.name).map(tuple),
+    places=st.integers(1, 3),
+    lifetime_ms=st.sampled_from([30 * SECOND_MS, DAY_MS]),
+    host=st.sampled_from([None, "here"]),
+)

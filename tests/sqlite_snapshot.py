@@ -1,0 +1,123 @@
+"""Everything a SQLite store knows, read straight from its tables, in the shape the state machine compares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from qo.event import AuditEntry, Event
+from qo.job import moment
+from qo.store.sqlite import SQLiteStore, reading, sql
+from qo.store.sqlite.rows import decode, names, select
+from qo.store.values import Mean, Standing
+
+
+async def snapshot(store: SQLiteStore) -> dict[str, Any]:
+    return await store._read(_snapshot)
+
+
+def _snapshot(db: apsw.Connection) -> dict[str, Any]:
+    _check_integrity(db)
+    counters = dict(sql.rows(db, "SELECT name, value FROM counter"))
+    return {
+        "jobs": {row.id: _job(db, row) for row in select(db, "true")},
+        "groups": {
+            name: {"limit": slots, "source": source, "paused": bool(paused), "closed_until": closed_until}
+            for name, slots, source, paused, closed_until, _ in sql.rows(db, "SELECT * FROM grp")
+        },
+        "slots": _slots(db),
+        "leases": {
+            str(token): {"holder": holder, "job": job is not None, "worker": worker, "claim": claim, "expires_at": end}
+            for token, holder, job, _, _, worker, claim, end in sql.rows(db, "SELECT * FROM lease")
+        },
+        "tickets": {
+            holder: {
+                "key": key,
+                "groups": names(groups),
+                "parked": parked,
+                "expires_at": expires_at,
+                "lease_ms": lease_ms,
+                "wait_ms": wait_ms,
+            }
+            for holder, key, groups, parked, expires_at, lease_ms, wait_ms, _, _ in sql.rows(db, "SELECT * FROM ticket")
+        },
+        "open": sorted(sql.rows(db, "SELECT task, grp, key FROM open")),
+        "counts": dict(sql.rows(db, "SELECT priority, waiting FROM line_count WHERE waiting != 0")),
+        "users": {
+            name: (msgspec.json.decode(standing, type=Standing), bool(pinned))
+            for name, standing, pinned, _ in sql.rows(db, "SELECT * FROM user")
+        },
+        "quota": {(user, day): used for user, day, used in sql.rows(db, "SELECT * FROM quota")},
+        "parents": dict(sql.rows(db, "SELECT * FROM parent")),
+        "tasks": {name: names(groups) for name, groups in sql.rows(db, "SELECT * FROM task")},
+        "workers": {
+            name: {"tasks": names(tasks), "places": places, "expires_at": expires_at}
+            for name, tasks, places, expires_at in sql.rows(db, "SELECT name, tasks, places, expires_at FROM worker")
+        },
+        "events": [
+            Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=decode(detail))
+            for id_, at, kind, subject, detail in sql.rows(db, "SELECT * FROM event ORDER BY id")
+        ],
+        "audit": [
+            AuditEntry(id=id_, at=moment(at), by=by, action=action, subject=subject, detail=decode(detail))
+            for id_, at, by, action, subject, detail in sql.rows(db, "SELECT * FROM audit ORDER BY id")
+        ],
+        "series": {
+            (name, minute): (count, total)
+            for minute, name, count, total in sql.rows(db, "SELECT minute, name, count, total_ms FROM figure")
+        },
+        "averages": {
+            name: Mean(value=value, square=square, count=count)
+            for name, value, square, count in sql.rows(db, "SELECT * FROM average")
+        },
+        "clock": {
+            "noted_at": counters.get("noted_at"),
+            "no_expiry_before": counters.get("no_expiry_before", 0),
+            "next_sequence": counters.get("next_sequence", 64),
+            "last_token": counters.get("last_token", 0),
+        },
+    }
+
+
+def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
+    payload, checkpoint = sql.row(db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
+    return {
+        "job": reading.job(db, row.id),
+        "key": row.key,
+        "parked": row.parked,
+        "due_at": row.due_at,
+        "quota_day": row.quota_day,
+        "deferred": bool(row.deferred),
+        "boost": row.boost,
+        "iterations_batch": row.iterations_batch,
+        "aged_at": row.aged_at,
+        "reminded": row.reminded,
+        "ended_token": None if row.ended_token is None else str(row.ended_token),
+        "payload": payload,
+        "checkpoint": checkpoint,
+        "number": row.number,
+    }
+
+
+def _slots(db: apsw.Connection) -> dict[str, dict[int, str]]:
+    slots: dict[str, dict[int, str]] = {}
+    for group, number, token in sql.rows(db, "SELECT grp, number, token FROM slot WHERE token IS NOT NULL"):
+        slots.setdefault(group, {})[number] = str(token)
+    return slots
+
+
+def _check_integrity(db: apsw.Connection) -> None:
+    """What only this store keeps: places given by moves belong to jobs that have them, free numbers lie below a
+    held one, and nothing is left of jobs that are gone."""
+    moved = sql.rows(db, "SELECT place, number FROM moved ORDER BY place")
+    places = sql.rows(
+        db,
+        "SELECT key & ((1 << 46) - 1) AS place, number FROM job WHERE key IS NOT NULL AND place % 128 BETWEEN 1 AND 64"
+        " ORDER BY place",
+    )
+    assert moved == places
+    top = "SELECT max(number) FROM slot AS held WHERE held.grp = slot.grp AND held.token IS NOT NULL"
+    assert not sql.rows(db, f"SELECT * FROM slot WHERE token IS NULL AND number > coalesce(({top}), -1)")
+    assert not sql.rows(db, "SELECT number FROM content WHERE number NOT IN (SELECT number FROM job)")

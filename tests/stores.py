@@ -1,0 +1,48 @@
+"""The stores that the behaviour suite and the state machine run against. The suites themselves name none."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlite_snapshot import snapshot as sqlite_snapshot
+
+from qo.store.sqlite import SQLiteStore
+from qo.store.values import Bounds
+
+
+@dataclass(frozen=True)
+class StoreUnderTest:
+    name: str
+    open: Callable[[Bounds], Awaitable[Any]]
+    snapshot: Callable[[Any], Awaitable[dict[str, Any]]]
+    close: Callable[[Any], Awaitable[None]]
+
+
+async def _open_memory(bounds: Bounds) -> SQLiteStore:
+    return await SQLiteStore.open(":memory:", bounds=bounds)
+
+
+async def _open_file(bounds: Bounds) -> SQLiteStore:
+    folder = tempfile.mkdtemp(prefix="qo-test-")
+    return await SQLiteStore.open(str(Path(folder) / "qo.db"), bounds=bounds)
+
+
+async def _close_file(store: SQLiteStore) -> None:
+    await store.close()
+    for file in Path(store.path).parent.iterdir():
+        file.unlink()
+    Path(store.path).parent.rmdir()
+
+
+async def _close_memory(store: SQLiteStore) -> None:
+    await store.close()
+
+
+STORES = [
+    StoreUnderTest("sqlite", _open_file, sqlite_snapshot, _close_file),
+    StoreUnderTest("sqlite-memory", _open_memory, sqlite_snapshot, _close_memory),
+]
