@@ -51,7 +51,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "under_test" in metafunc.fixturenames:
         metafunc.parametrize("under_test", stores_under_test(), ids=lambda one: one.name, scope="session")
     if "bounds" in metafunc.fixturenames:
-        sizes = [256, 2, 3] if metafunc.definition.get_closest_marker("small_bounds") else [256]
+        marker = metafunc.definition.get_closest_marker("small_bounds")
+        sizes = [256, *(marker.args or (2, 3))] if marker and marker.kwargs.get("apply", True) else [256]
         bounds = [Bounds(examine=size, portion=size) for size in sizes]
         metafunc.parametrize("bounds", bounds, ids=[f"by{size}" for size in sizes])
 

@@ -152,6 +152,8 @@ class StoreMachine(RuleBasedStateMachine):
         wanted = data.draw(st.lists(limits, max_size=4))
         if wanted:
             self.do("set_limits", wanted)
+        if data.draw(st.booleans()):
+            self.submit_the_phases_of_a_parent(data)
         # What a history never does matters as much as what it does.
         self.left_out = set(data.draw(st.lists(st.sampled_from(range(len(ACTIONS))), max_size=8)))
         kinds = st.sampled_from([submissions, submissions, phase_submissions, tiered_submissions])
@@ -177,15 +179,24 @@ class StoreMachine(RuleBasedStateMachine):
         self.submitted += len(batch)
         self.do("submit", batch)
 
-    @action(4)
+    @action(3)
     def submit_jobs(self, data: st.DataObject) -> None:
         self.submit(data, submissions)
 
-    @action(2)
+    @action()
     def submit_phases(self, data: st.DataObject) -> None:
         self.submit(data, phase_submissions)
 
-    @action(3)
+    @action()
+    def submit_the_phases_of_a_parent(self, data: st.DataObject) -> None:
+        """In any order, and on one task, so that they get to run."""
+        parent, task = data.draw(st.sampled_from(PARENTS)), data.draw(st.sampled_from(TASKS))
+        for phase in data.draw(st.permutations([1, 2, 3])):
+            fixed = {"parent": parent, "phase": phase, "task": task, "groups": (), "cap": None}
+            self.do("submit", [data.draw(submissions(self.submitted, self.now, **fixed))])
+            self.submitted += 1
+
+    @action(2)
     def submit_for_users_with_a_tier(self, data: st.DataObject) -> None:
         self.submit(data, tiered_submissions)
 
@@ -203,7 +214,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.claims += 1
         return f"claim-{self.claims}"
 
-    @action(7, worker=st.sampled_from(WORKERS), places=st.integers(1, 8))
+    @action(10, worker=st.sampled_from(WORKERS), places=st.integers(1, 8))
     def claim_many(self, worker: str, places: int) -> None:
         self.claim(worker, TASKS, places, LEASE_MS, self.new_claim_id())
 
@@ -267,14 +278,14 @@ class StoreMachine(RuleBasedStateMachine):
             averages=data.draw(averages),
         )
 
-    @action(4, when=lambda self: self.jobs_in(*HELD))
+    @action(5, when=lambda self: self.jobs_in(*HELD))
     def finish_with_success(self, data: st.DataObject) -> None:
         held = [(one.holder, str(one.token)) for one in self.state.leases.values() if one.is_job]
         chosen = data.draw(st.lists(st.sampled_from(held), min_size=1, max_size=3, unique=True))
         self.do("finish", [self.outcome(data, *lease, State.SUCCEEDED) for lease in chosen])
 
     @action(
-        5,
+        8,
         when=lambda self: self.seen_tokens,
         states=st.lists(st.sampled_from(sorted(OUTCOMES)), min_size=1, max_size=3),
     )
@@ -304,12 +315,12 @@ class StoreMachine(RuleBasedStateMachine):
         if job_id != other:
             self.move_beside(data, job_id, other, by)
 
-    @action(when=lambda self: len(self.jobs_in(State.QUEUED)) > 3)
+    @action(2, when=lambda self: len(self.jobs_in(State.QUEUED)) > 2)
     def move_many_beside_one(self, data: st.DataObject) -> None:
         """Until there is no place left there and others have to be spread out."""
         other, *moved = data.draw(st.permutations(self.jobs_in(State.QUEUED)))
         side = data.draw(st.sampled_from(["before", "after"]))
-        for turn in range(data.draw(st.integers(1, 7))):
+        for turn in range(data.draw(st.sampled_from([8, 3]))):
             if other in self.jobs_in(State.QUEUED) and moved[turn % len(moved)] in self.jobs_in(State.QUEUED):
                 self.do("move", moved[turn % len(moved)], **{side: other})
 
@@ -335,7 +346,7 @@ class StoreMachine(RuleBasedStateMachine):
     def retry(self, data: st.DataObject, by: str | None) -> None:
         self.do("retry", self.pick_job(data, State.FAILED), by=by)
 
-    @action(3, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
+    @action(4, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
     def confirm(self, data: st.DataObject, by: str | None) -> None:
         self.do("confirm", self.pick_job(data, State.CONFIRMING), by=by)
 
@@ -399,6 +410,22 @@ class StoreMachine(RuleBasedStateMachine):
                 holders.append((data.draw(st.sampled_from(CALLERS)), None))
         self.do("release", holders)
 
+    @action(4, when=lambda self: self.groups_with_callers())
+    def make_room_for_callers(self, data: st.DataObject) -> None:
+        """Slots that become free are handed over to those that wait."""
+        group = data.draw(st.sampled_from(self.groups_with_callers()))
+        holders = [(one.holder, None) for one in self.both.model.holders(group) if not one.is_job]
+        if self.both.model.group_row(group).paused:
+            self.do("set_paused", group, False)
+        elif holders and data.draw(st.booleans()):
+            self.do("release", holders)
+        else:
+            self.do("set_limits", [Limit(group=group, slots=data.draw(slots), source=Source.OPERATOR)])
+
+    def groups_with_callers(self) -> list[str]:
+        """Those that waiting callers are put aside in."""
+        return sorted({ticket.parked for ticket in self.state.tickets.values() if ticket.parked is not None})
+
     # --- workers ----------------------------------------------------------------------------------------------
 
     @action(registration=registrations)
@@ -433,11 +460,12 @@ class StoreMachine(RuleBasedStateMachine):
     def age(self, period_ms: int) -> None:
         self.do("age", period_ms=period_ms)
 
-    @action(when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
+    @action(2, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
     def fail_unconfirmed(self, after_ms: int) -> None:
         self.do("fail_unconfirmed", after_ms=after_ms, error=JobError(message="Nobody confirmed."))
 
     @action(
+        4,
         when=lambda self: self.jobs_in(State.CONFIRMING),
         ages_ms=st.sampled_from([(0,), (SECOND_MS, LEASE_MS), (0, 1, DAY_MS)]),
     )
@@ -445,6 +473,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.do("take_reminders", ages_ms=ages_ms)
 
     @action(
+        2,
         keep_ms=st.sampled_from([0, SECOND_MS, LEASE_MS, DAY_MS]),
         keep_jobs=st.sampled_from([0, 1, 2, 100]),
         keep_events=st.sampled_from([0, 5, 1000]),

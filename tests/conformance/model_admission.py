@@ -5,7 +5,7 @@ from __future__ import annotations
 from model_line import Line
 from model_state import JobRow, UserRow
 
-from qo.event import RESCHEDULED, TIER
+from qo.event import RESCHEDULED
 from qo.job import State
 from qo.store.values import LimitIgnored, Source, Standing
 
@@ -20,7 +20,6 @@ class Admission(Line):
         self, user: str, standing: Standing, *, pinned: bool, project: str | None = None, now: int
     ) -> list[LimitIgnored]:
         """The user's standing from now on, for all their jobs that do not run, and for `project` besides theirs."""
-        self.tell(TIER, user, {"tier": standing.tier}, now)
         self.state.users[user] = UserRow(standing, pinned, self.state.last_number)
         jobs = [job for job in self.state.jobs.values() if job.user == user and job.state in STANDING_APPLIES_TO]
         for job in jobs:

@@ -9,7 +9,7 @@ from model_state import GroupRow, JobRow
 from model_step import Steps, step
 
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
-from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED
+from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER
 from qo.job import ENDED, HELD, Job, State
 from qo.policy.lifecycle import allowed_after, check_transition
 from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
@@ -161,6 +161,7 @@ class People(Steps):
 
     @step
     def set_tier(self, user: str, standing: Standing, *, by: str | None = None, now: int) -> tuple[LimitIgnored, ...]:
+        self.tell(TIER, user, {"tier": standing.tier}, now)
         ignored = self.apply_standing(user, standing, pinned=True, now=now)
         self.audit_entry(by, "tier", user, {"tier": standing.tier}, now)
         self.hand_over(now)

@@ -170,7 +170,7 @@ class Reads(Upkeep):
         )
 
     def groups(self) -> tuple[GroupStatus, ...]:
-        named = {name for name, row in self.state.groups.items() if row.limit is not None or row.paused}
+        named = {name for name, row in self.state.groups.items() if row.limit is not None or row.paused or row.closed_until is not None}
         held = {group for lease in self.state.leases.values() for group in lease.slots}
         return tuple(msgspec.structs.replace(self.group(name), slots=()) for name in sorted(named | held))
 

@@ -102,6 +102,7 @@ async def test_with_a_full_and_b_free_a_job_of_both_takes_neither_until_a_frees(
     assert (both.job.id, both.slots) == ("both", {"a": 0, "b": 0})
 
 
+@pytest.mark.small_bounds(apply=False)
 async def test_the_others_behind_nine_thousand_blocked_ones_are_claimed_at_once_in_order(
     store: Store, crowd: int
 ) -> None:

@@ -17,7 +17,7 @@ from qo.store.values import Bounds
 BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3)]
 
 
-@pytest.mark.parametrize("bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")
-@pytest.mark.parametrize("under_test", STORES, ids=lambda store: store.name)
-def test_the_store_does_what_the_model_does(under_test: StoreUnderTest, bounds: Bounds) -> None:
-    run_state_machine_as_test(machine_for(under_test, bounds))
+@pytest.mark.parametrize("step_bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")
+@pytest.mark.parametrize("real", STORES, ids=lambda store: store.name)
+def test_the_store_does_what_the_model_does(real: StoreUnderTest, step_bounds: Bounds) -> None:
+    run_state_machine_as_test(machine_for(real, step_bounds))

@@ -23,29 +23,33 @@ from qo.store.values import Grant, Ticket
 def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
     if tickets:
         catch_up(step, lease_ms=tickets[0].lease_ms)
-    return [_acquire(step, ticket) for ticket in tickets]
+    asking = set()
+    for ticket in tickets:
+        asking.add(ticket.holder)
+        if not sql.value(step.db, "SELECT 1 FROM lease WHERE holder = ?", (ticket.holder,)):
+            _stand_in_line(step, ticket)
+        hand_over(step, asking=asking)
+        if ticket.wait_ms == 0:
+            _withdraw(step, ticket.holder)
+    return [_grant_of(step, ticket.holder) for ticket in tickets]
 
 
-def _acquire(step: Step, ticket: Ticket) -> Grant:
-    held = sql.row(step.db, "SELECT token, expires_at FROM lease WHERE holder = ?", (ticket.holder,))
-    if held is not None:
-        token, expires_at = held
-        slots = step.groups.held_by(token)
-        return Grant(holder=ticket.holder, token=str(token), slots=slots, expires_at=moment(expires_at))
-    _stand_in_line(step, ticket)
-    grant = hand_over(step, asking=ticket.holder)
-    if grant is not None:
-        return grant
-    if ticket.wait_ms == 0:
-        _withdraw(step, ticket.holder)
-        return Grant(holder=ticket.holder)
-    return Grant(holder=ticket.holder, waiting=True)
+def _grant_of(step: Step, holder: str) -> Grant:
+    held = sql.row(step.db, "SELECT token, expires_at FROM lease WHERE holder = ? AND job IS NULL", (holder,))
+    if held is None:
+        waiting = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (holder,))
+        return Grant(holder=holder, waiting=bool(waiting))
+    token, expires_at = held
+    return Grant(holder=holder, token=str(token), slots=step.groups.held_by(token), expires_at=moment(expires_at))
 
 
 def _stand_in_line(step: Step, ticket: Ticket) -> None:
     known = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (ticket.holder,))
     if known:
-        step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (step.now, ticket.holder))
+        step.db.execute(
+            "UPDATE ticket SET wait_ms = ?, lease_ms = ?, expires_at = ? WHERE holder = ?",
+            (ticket.wait_ms, ticket.lease_ms, step.now + ticket.wait_ms, ticket.holder),
+        )
         return
     key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
     parked = step.groups.first_without_room(ticket.groups)

@@ -43,7 +43,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         if len(leases) == places:
             break
         if examined == step.bounds.examine:
-            bounded = True
+            bounded = walk.has_more()
             break
     hand_over(step)
     return Claimed(leases=tuple(leases), more=behind or bounded)

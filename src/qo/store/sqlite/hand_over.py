@@ -5,10 +5,9 @@ Runs at the end of every step that writes; costs one look where nobody waits. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from qo.event import GRANTED
-from qo.job import moment
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.sqlite import sql
 from qo.store.sqlite.lease import take_slots
@@ -16,29 +15,24 @@ from qo.store.sqlite.line import GATES
 from qo.store.sqlite.rows import JobRow, names
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.walk import CALLERS, TicketRow, Walk, ticket_groups
-from qo.store.values import Grant
 
 
-def hand_over(step: Step, *, asking: str | None = None) -> Grant | None:
-    """Grant what can be granted now; the grant of the caller who is `asking`, if it got one."""
+def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
+    """Grant what can be granted now. Those who are `asking` hear of it from the call they wait for."""
     step.groups.settle()
     if not _somebody_could_go(step):
-        return None
+        return
     workers = _FreePlaces(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), passes=_passes(step, workers))
-    answer = None
     for examined, candidate in enumerate(walk, start=1):
         if isinstance(candidate, TicketRow):
-            grant = _examine_ticket(step, candidate, asking)
-            if candidate.holder == asking:
-                answer = grant
+            _examine_ticket(step, candidate, asked_now=candidate.holder in asking)
         else:
             _leave_for_its_worker(step, candidate, workers)
         if examined >= step.bounds.examine or not walk.has_callers():
             break
     step.groups.forget_spoken_for()
     step.groups.settle()
-    return answer
 
 
 def _somebody_could_go(step: Step) -> bool:
@@ -58,24 +52,20 @@ def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
     return passes
 
 
-def _examine_ticket(step: Step, ticket: TicketRow, asking: str | None) -> Grant | None:
-    if ticket.expires_at <= step.now and ticket.holder != asking:
-        drop_ticket(step, ticket.holder, ticket.parked)
-        return None
+def _examine_ticket(step: Step, ticket: TicketRow, *, asked_now: bool) -> None:
     groups = ticket_groups(ticket)
-    blocked_by = step.groups.first_without_room(groups)
-    if blocked_by is not None:
+    if ticket.expires_at <= step.now and not asked_now:
+        drop_ticket(step, ticket.holder, ticket.parked)
+    elif (blocked_by := step.groups.first_without_room(groups)) is not None:
         park_ticket(step, ticket, blocked_by)
-        return None
-    if not all(step.groups.get(name).has_room_unspoken() for name in groups):
-        return None
-    return _grant(step, ticket, groups, asked_now=ticket.holder == asking)
+    elif all(step.groups.get(name).has_room_unspoken() for name in groups):
+        _grant(step, ticket, groups, asked_now=asked_now)
 
 
-def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> Grant:
+def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
     token = step.draw_token()
     drop_ticket(step, ticket.holder, ticket.parked)
-    slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
+    take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
     expires_at = step.now + (ticket.lease_ms if asked_now else HANDED_OVER_LEASE_MS)
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, NULL, NULL, NULL, ?, NULL, ?)",
@@ -83,7 +73,6 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
     )
     if not asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token)})
-    return Grant(holder=ticket.holder, token=str(token), slots=slots, expires_at=moment(expires_at))
 
 
 def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None:

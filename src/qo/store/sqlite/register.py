@@ -10,9 +10,9 @@ from __future__ import annotations
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import LINE_FIELDS, enter_again
 from qo.store.sqlite.rows import save, select, to_json
-from qo.store.sqlite.set_limits import apply_limits
+from qo.store.sqlite.set_limits import grant_limit
 from qo.store.sqlite.step import Step
-from qo.store.values import Limit, LimitIgnored, Registration, Source, TaskOptions
+from qo.store.values import LimitIgnored, Registration, Source, TaskOptions
 
 
 def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]:
@@ -33,12 +33,10 @@ def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]
             step.now + registration.lifetime_ms,
         ),
     )
-    limits = []
+    ignored: tuple[LimitIgnored, ...] = ()
     for task in registration.tasks:
         _replace_groups(step, task)
-        if task.limit is not None:
-            limits.append(Limit(group=task.name, slots=task.limit, source=Source.TASK))
-    ignored = apply_limits(step, limits)
+        ignored += grant_limit(step, task.name, task.limit, Source.TASK)
     hand_over(step)
     return ignored
 

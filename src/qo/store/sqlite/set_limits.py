@@ -32,6 +32,14 @@ def apply_limits(step: Step, limits: Iterable[Limit], *, by: str | None = None) 
     return tuple(ignored for limit in limits if (ignored := _apply(step, limit, by)) is not None)
 
 
+def grant_limit(step: Step, group: str, slots: int | None, source: Source) -> tuple[LimitIgnored, ...]:
+    """Set what a source gives now; None takes back what it gave before."""
+    if slots is None:
+        drop_limit(step, group, only=source)
+        return ()
+    return apply_limits(step, [Limit(group=group, slots=slots, source=source)])
+
+
 def _apply(step: Step, limit: Limit, by: str | None) -> LimitIgnored | None:
     group = step.groups.get(limit.group)
     if group.limit is not None and group.source is not None:

@@ -63,7 +63,7 @@ def _reorder(step: Step, row: JobRow) -> None:
 
 
 def unfinished_jobs(step: Step, parent: str) -> list[JobRow]:
-    """A parent's jobs that have not ended, by phase. Raises ParentNotFound."""
+    """A parent's jobs that have not ended, by phase, then those without one. Raises ParentNotFound."""
     if sql.value(step.db, "SELECT 1 FROM parent WHERE name = ?", (parent,)) is None:
         raise ParentNotFound(parent)
-    return list(select(step.db, "parent = ? AND finished_at IS NULL ORDER BY coalesce(phase, 0), number", (parent,)))
+    return list(select(step.db, "parent = ? AND finished_at IS NULL ORDER BY phase IS NULL, phase, number", (parent,)))

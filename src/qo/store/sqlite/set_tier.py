@@ -15,16 +15,16 @@ from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import LINE_FIELDS, enter_again
 from qo.store.sqlite.quota import move_forward
 from qo.store.sqlite.rows import save, select, to_json
-from qo.store.sqlite.set_limits import apply_limits, drop_limit
+from qo.store.sqlite.set_limits import grant_limit
 from qo.store.sqlite.step import Step
-from qo.store.values import Limit, LimitIgnored, Source, Standing
+from qo.store.values import LimitIgnored, Source, Standing
 
 _decode_standing = msgspec.json.Decoder(Standing).decode
 
 
 def set_tier(step: Step, user: str, standing: Standing, *, by: str | None) -> tuple[LimitIgnored, ...]:
-    ignored = apply_standing(step, user, standing, pinned=True)
     step.event(TIER, user, {"tier": standing.tier})
+    ignored = apply_standing(step, user, standing, pinned=True)
     step.audit(by, "tier", user, {"tier": standing.tier})
     hand_over(step)
     return ignored
@@ -35,7 +35,10 @@ def standing_of(step: Step, user: str) -> Standing | None:
     return None if text is None else _decode_standing(text)
 
 
-def apply_standing(step: Step, user: str, standing: Standing, *, pinned: bool) -> tuple[LimitIgnored, ...]:
+def apply_standing(
+    step: Step, user: str, standing: Standing, *, pinned: bool, project: str | None = None
+) -> tuple[LimitIgnored, ...]:
+    """Give a user a standing; `project` is limited by it too, beside those of the user's waiting jobs."""
     step.db.execute(
         "INSERT INTO user VALUES (?1, ?2, ?3, ?4)"
         " ON CONFLICT DO UPDATE SET standing = ?2, pinned = ?3, last_job = max(last_job, ?4)",
@@ -54,7 +57,7 @@ def apply_standing(step: Step, user: str, standing: Standing, *, pinned: bool) -
         row.iterations_batch = standing.iterations_batch
         row.iterations_max = standing.iterations_max
         save(step.db, row, "tier", "boost", "iterations_batch", "iterations_max")
-    projects = sorted({row.project for row in rows if row.project is not None})
+    projects = sorted({name for name in (project, *(row.project for row in rows)) if name is not None})
     ignored = limit_by_standing(step, standing, user=user, projects=projects)
     for row in rows:
         if row.key is not None:
@@ -70,10 +73,7 @@ def limit_by_standing(
     """The limits that a standing gives to a user and to projects; what it no longer gives is removed."""
     wanted = [] if user is None else [(f"user:{user}", standing.user_limit)]
     wanted += [(f"project:{project}", standing.project_limit) for project in projects]
-    limits = []
+    ignored: tuple[LimitIgnored, ...] = ()
     for group, slots in wanted:
-        if slots is None:
-            drop_limit(step, group, only=Source.TIER)
-        else:
-            limits.append(Limit(group=group, slots=slots, source=Source.TIER))
-    return apply_limits(step, limits)
+        ignored += grant_limit(step, group, slots, Source.TIER)
+    return ignored

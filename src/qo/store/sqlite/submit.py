@@ -53,13 +53,13 @@ def _admit(step: Step, submission: Submission) -> Accepted | Refusal:
     present = None if user is None else standing_of(step, user)
     standing = submission.standing or present
     if user is None or standing is None or standing == present:
-        return _accept(step, submission, standing)
+        return _accept(step, submission, standing, is_new=False)
     # Another standing may move the user's deferred jobs into the line before the cap is looked at, so that
     # a refusal has to undo it.
     step.write()
     step.db.execute("SAVEPOINT standing")
-    ignored = apply_standing(step, user, standing, pinned=False)
-    answer = _accept(step, submission, standing, ignored)
+    ignored = apply_standing(step, user, standing, pinned=False, project=submission.project)
+    answer = _accept(step, submission, standing, is_new=True, ignored=ignored)
     step.write()
     if isinstance(answer, Refusal):
         step.db.execute("ROLLBACK TO standing")
@@ -68,7 +68,12 @@ def _admit(step: Step, submission: Submission) -> Accepted | Refusal:
 
 
 def _accept(
-    step: Step, submission: Submission, standing: Standing | None, ignored: tuple[LimitIgnored, ...] = ()
+    step: Step,
+    submission: Submission,
+    standing: Standing | None,
+    *,
+    is_new: bool,
+    ignored: tuple[LimitIgnored, ...] = (),
 ) -> Accepted | Refusal:
     row = _new_row(step, submission, standing)
     deferred_to = _day_it_is_deferred_to(step, row, standing)
@@ -80,7 +85,7 @@ def _accept(
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=waiting, cap=submission.cap)
 
     row.number = step.draw_job_number()
-    if standing is not None:
+    if standing is not None and not is_new:
         projects = [] if row.project is None else [row.project]
         ignored += limit_by_standing(step, standing, user=row.user, projects=projects)
     ignored += apply_limits(step, submission.limits)

@@ -51,6 +51,9 @@ class Walk:
         while (source := self._first()) is not None:
             yield source.take_head()
 
+    def has_more(self) -> bool:
+        return self._first() is not None
+
     def has_callers(self) -> bool:
         return any(source.task == CALLERS and source.key is not None for source in self._sources)
 

@@ -1,0 +1,480 @@
+"""Slots without a job: callers who take, wait, are handed what becomes free, and give back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from harness import (
+    LEASE,
+    NOW,
+    SECOND,
+    acquire,
+    active,
+    catch_up,
+    claim,
+    events_of,
+    hand_back,
+    holders,
+    ids,
+    kinds_of,
+    limit,
+    pass_time,
+    register,
+    series,
+    start,
+    submit,
+    submit_all,
+    succeed,
+    ticket,
+)
+
+from qo.job import State, moment
+from qo.store.base import HANDED_OVER_LEASE_MS, Store
+from qo.store.values import Grant, Renewal
+
+pytestmark = pytest.mark.small_bounds
+
+WAIT = 15 * SECOND
+
+
+async def held(store: Store, *groups: str) -> dict[str, list[str]]:
+    """Who holds what; a look that changes nothing."""
+    return {group: list((await holders(store, group)).values()) for group in groups}
+
+
+async def test_a_caller_takes_a_slot_in_each_of_its_groups(store: Store) -> None:
+    await limit(store, "provider:ollama", 4)
+    await limit(store, "providers", 12)
+
+    grant = await acquire(store, "h", "provider:ollama", "providers", worker="w1")
+
+    assert grant.slots == {"provider:ollama": 0, "providers": 0}
+    assert (grant.expires_at, grant.waiting) == (moment(NOW + LEASE), False)
+    (slot,) = (await store.group("providers")).slots
+    assert (slot.holder, slot.worker_id, slot.token) == ("h", "w1", grant.token)
+
+
+async def test_a_caller_is_recorded_in_an_unlimited_group_and_told_no_number_there(store: Store) -> None:
+    await limit(store, "providers", 12)
+
+    grant = await acquire(store, "h", "provider:free", "providers")
+
+    assert grant.slots == {"providers": 0}
+    assert await held(store, "provider:free") == {"provider:free": ["h"]}
+
+
+async def test_all_or_nothing_holds_for_callers_too(store: Store) -> None:
+    await limit(store, "provider:ollama", 5)
+    await limit(store, "providers", 1)
+    await acquire(store, "first", "providers")
+
+    grant = await acquire(store, "second", "provider:ollama", "providers")
+
+    assert grant == Grant(holder="second", waiting=True)
+    assert await active(store, "provider:ollama") == 0
+
+
+async def test_callers_who_wait_get_their_slots_in_the_order_they_came(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    present = await acquire(store, "a", "gpu")
+    for holder in "bcd":
+        await acquire(store, holder, "gpu")
+
+    order = []
+    for _ in range(3):
+        await store.release([(present.holder, present.token)], now=NOW)
+        (holder,) = (await held(store, "gpu"))["gpu"]
+        present = await acquire(store, holder, "gpu")
+        order.append(holder)
+
+    assert order == ["b", "c", "d"]
+
+
+async def test_a_callers_priority_orders_it_among_the_others(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    present = await acquire(store, "a", "gpu")
+    await acquire(store, "low", "gpu", priority=70)
+    await acquire(store, "normal", "gpu")
+    await acquire(store, "urgent", "gpu", priority=10)
+
+    await store.release([("a", present.token)], now=NOW)
+
+    assert await held(store, "gpu") == {"gpu": ["urgent"]}
+
+
+async def test_a_new_caller_does_not_get_past_those_who_wait(store: Store) -> None:
+    """One slot is free, but the first in line needs it together with another group's."""
+    await limit(store, "gpu", 1)
+    await limit(store, "api", 1)
+    gpu = await acquire(store, "a", "gpu")
+    await acquire(store, "b", "gpu")
+
+    await store.release([("a", gpu.token)], now=NOW)
+    late = await acquire(store, "late", "gpu")
+
+    assert late.waiting
+    assert await held(store, "gpu") == {"gpu": ["b"]}
+
+
+async def test_a_caller_who_cannot_go_does_not_hold_up_one_who_can(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await limit(store, "api", 1)
+    await acquire(store, "a", "api")
+    both = await acquire(store, "both", "gpu", "api")
+
+    only_gpu = await acquire(store, "gpu-only", "gpu")
+
+    assert both.waiting
+    assert only_gpu.slots == {"gpu": 0}
+
+
+async def test_a_slot_handed_over_later_is_a_short_lease_and_told(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu")
+    await acquire(store, "b", "gpu")
+
+    await store.release([("a", first.token)], now=NOW + 1000)
+
+    (slot,) = (await store.group("gpu")).slots
+    assert (slot.holder, slot.expires_at) == ("b", moment(NOW + 1000 + HANDED_OVER_LEASE_MS))
+    assert await events_of(store, "b") == [("granted", {"token": slot.token})]
+    assert await events_of(store, "a") == []
+
+
+async def test_the_first_renewal_makes_a_handed_over_slot_a_full_lease(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu")
+    await acquire(store, "b", "gpu")
+    await store.release([("a", first.token)], now=NOW)
+    grant = await acquire(store, "b", "gpu")
+
+    (renewed,) = await store.renew([Renewal(holder="b", token=grant.token, lease_ms=LEASE)], now=NOW + 5000)
+
+    assert grant.expires_at == moment(NOW + HANDED_OVER_LEASE_MS)
+    assert renewed.expires_at == moment(NOW + 5000 + LEASE)
+
+
+async def test_a_handed_over_slot_that_nobody_notices_goes_to_the_next(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu")
+    await acquire(store, "dead", "gpu")
+    await acquire(store, "alive", "gpu", wait_ms=60 * SECOND)
+    await store.release([("a", first.token)], now=NOW)
+
+    await catch_up(store, now=NOW + HANDED_OVER_LEASE_MS)
+
+    assert await held(store, "gpu") == {"gpu": ["alive"]}
+    assert await kinds_of(store, "dead") == ["granted", "lease_lost"]
+
+
+async def test_a_waiting_caller_lives_as_long_as_it_asks_or_renews(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu")
+    await acquire(store, "asks", "gpu", wait_ms=WAIT)
+    await acquire(store, "renews", "gpu", wait_ms=WAIT)
+    await acquire(store, "dies", "gpu", wait_ms=WAIT)
+
+    await acquire(store, "asks", "gpu", wait_ms=WAIT, now=NOW + 10 * SECOND)
+    await store.renew([], tickets=["renews"], now=NOW + 10 * SECOND)
+    await catch_up(store, now=NOW + WAIT)
+    waiting = (await store.group("gpu")).waiting
+    await store.release([("a", first.token)], now=NOW + 16 * SECOND)
+
+    assert waiting == 2
+    assert await held(store, "gpu") == {"gpu": ["asks"]}
+
+
+async def test_a_dead_caller_is_passed_over_by_a_hand_over(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu")
+    await acquire(store, "dead", "gpu", wait_ms=WAIT)
+    await acquire(store, "alive", "gpu", wait_ms=2 * WAIT)
+
+    await store.release([("a", first.token)], now=NOW + WAIT)
+
+    assert await held(store, "gpu") == {"gpu": ["alive"]}
+    assert await kinds_of(store, "dead") == []
+
+
+async def test_without_a_wait_a_caller_is_answered_now_and_forgotten(store: Store, snapshot) -> None:
+    await limit(store, "gpu", 1)
+    first = await acquire(store, "a", "gpu", wait_ms=0)
+
+    refused = await acquire(store, "b", "gpu", wait_ms=0)
+
+    assert first.slots == {"gpu": 0}
+    assert refused == Grant(holder="b")
+    assert (await snapshot())["tickets"] == {}
+
+
+async def test_many_callers_at_once_never_have_more_than_the_limit(store: Store) -> None:
+    await limit(store, "gpu", 3)
+
+    grants = await asyncio.gather(*(acquire(store, f"h{number}", "gpu") for number in range(30)))
+
+    assert sum(grant.token is not None for grant in grants) == 3
+    assert sorted(grant.slots["gpu"] for grant in grants if grant.token) == [0, 1, 2]
+    assert (await store.group("gpu")).active == 3
+
+
+async def test_several_tickets_in_one_call_are_served_in_order(store: Store) -> None:
+    await limit(store, "gpu", 2)
+
+    grants = await store.acquire([ticket(holder, "gpu") for holder in "abc"], now=NOW)
+
+    assert [(grant.holder, grant.slots, grant.waiting) for grant in grants] == [
+        ("a", {"gpu": 0}, False),
+        ("b", {"gpu": 1}, False),
+        ("c", {}, True),
+    ]
+
+
+# --- giving back ------------------------------------------------------------------------------------------------
+
+
+async def test_a_release_needs_the_right_token(store: Store, snapshot) -> None:
+    await acquire(store, "a", "gpu")
+    other = await acquire(store, "b", "gpu")
+    before = await snapshot()
+
+    answers = await store.release([("a", other.token), ("a", "1"), ("nobody", other.token)], now=NOW)
+
+    assert answers == [False, False, False]
+    assert await snapshot() == before
+
+
+async def test_without_a_token_a_release_gives_back_whatever_that_holder_has(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await acquire(store, "holds", "gpu")
+    await acquire(store, "waits", "gpu")
+
+    answers = await store.release([("waits", None), ("holds", None), ("nobody", None)], now=NOW)
+
+    status = await store.group("gpu")
+    assert answers == [True, True, False]
+    assert (status.active, status.waiting) == (0, 0)
+
+
+async def test_a_release_never_touches_a_jobs_lease(store: Store, snapshot) -> None:
+    lease = await start(store, "a", groups=("gpu",))
+    before = await snapshot()
+
+    answers = await store.release([("a", lease.token), ("a", None)], now=NOW)
+
+    assert answers == [False, False]
+    assert await snapshot() == before
+
+
+async def test_a_finish_never_touches_a_callers_lease(store: Store) -> None:
+    await submit(store, "a", groups=("gpu",))
+    grant = await acquire(store, "a", "gpu")
+    (lease,) = await claim(store)
+
+    await succeed(store, lease)
+
+    assert await held(store, "gpu") == {"gpu": ["a"]}
+    assert grant.token != lease.token
+
+
+async def test_a_callers_lease_that_ran_out_frees_its_slots_and_it_is_told(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    grant = await acquire(store, "a", "gpu")
+
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert await active(store, "gpu") == 0
+    assert await events_of(store, "a") == [("lease_lost", {"token": grant.token, "reason": "expired"})]
+    (late,) = await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=NOW + LEASE)
+    assert late.lost
+
+
+async def test_a_callers_slot_can_be_revoked(store: Store) -> None:
+    grant = await acquire(store, "a", "gpu", "api")
+
+    who = await store.revoke("gpu", 0, force=True, by="ops", now=NOW)
+
+    assert who == "a"
+    assert (await active(store, "gpu"), await active(store, "api")) == (0, 0)
+    assert await store.release([("a", grant.token)], now=NOW) == [False]
+
+
+async def test_a_renewed_caller_keeps_its_slot(store: Store) -> None:
+    grant = await acquire(store, "a", "gpu")
+    for step in range(1, 10):
+        now = NOW + step * 100 * SECOND
+        (renewed,) = await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=now)
+        await catch_up(store, now=now)
+        assert not renewed.lost
+
+    assert await held(store, "gpu") == {"gpu": ["a"]}
+
+
+# --- callers and jobs in one order ------------------------------------------------------------------------------
+
+
+async def test_jobs_and_callers_count_together_in_a_group(store: Store) -> None:
+    await limit(store, "user:u1", 2)
+    await acquire(store, "h", "user:u1")
+    await submit_all(store, "ab", user="u1")
+
+    claimed = await claim(store, places=5)
+
+    assert ids(claimed) == ["a"]
+    assert await held(store, "user:u1") == {"user:u1": ["h", "a"]}
+
+
+async def test_a_freed_slot_goes_to_a_job_before_a_caller_behind_it_when_a_worker_can_take_it(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",))
+    await register(store, "w1", "work")
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await succeed(store, lease)
+
+    assert await held(store, "gpu") == {"gpu": []}
+    assert ids(await claim(store)) == ["job"]
+    assert (await store.group("gpu")).waiting == 1
+
+
+async def test_a_freed_slot_does_not_wait_for_a_job_that_no_worker_can_take(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",))
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await succeed(store, lease)
+
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+
+
+async def test_a_freed_slot_does_not_wait_for_a_worker_without_a_free_place(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",), worker="other")
+    await register(store, "w1", "work", places=1)
+    await submit(store, "busy")
+    await claim(store, worker="w1")
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await succeed(store, lease)
+
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+
+
+async def test_a_freed_slot_does_not_wait_for_a_worker_that_is_gone(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",), worker="other")
+    await register(store, "w1", "work", lifetime_ms=1000)
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await succeed(store, lease, now=NOW + 1000)
+
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+
+
+async def test_a_caller_ahead_of_a_job_is_handed_the_slot(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",))
+    await register(store, "w1", "work")
+    await acquire(store, "caller", "gpu")
+    await submit(store, "job", groups=("gpu",))
+
+    await succeed(store, lease)
+
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+    assert await claim(store) == []
+
+
+async def test_a_slot_spoken_for_by_a_job_leaves_the_other_ones_to_callers(store: Store) -> None:
+    await limit(store, "gpu", 2)
+    first, second = await start(store, "1", groups=("gpu",)), await start(store, "2", groups=("gpu",))
+    await register(store, "w1", "work")
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await succeed(store, first, second)
+
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+    assert ids(await claim(store)) == ["job"]
+
+
+async def test_a_caller_waits_behind_a_paused_group_and_gets_it_when_it_is_resumed(store: Store) -> None:
+    await store.set_paused("gpu", True, now=NOW)
+    grant = await acquire(store, "a", "gpu")
+
+    await store.set_paused("gpu", False, now=NOW)
+
+    assert grant.waiting
+    assert await held(store, "gpu") == {"gpu": ["a"]}
+
+
+@pytest.mark.parametrize("freed_by", ["raise", "remove", "hand_back", "revoke", "cancelled worker", "expiry"])
+async def test_whatever_makes_room_hands_it_over_in_the_same_step(store: Store, freed_by: str) -> None:
+    await limit(store, "gpu", 1)
+    lease = await start(store, "first", groups=("gpu",))
+    await acquire(store, "caller", "gpu", wait_ms=2 * LEASE)
+
+    if freed_by == "raise":
+        await limit(store, "gpu", 2)
+    elif freed_by == "remove":
+        await store.remove_limit("gpu", now=NOW)
+    elif freed_by == "hand_back":
+        await hand_back(store, lease)
+    elif freed_by == "revoke":
+        await store.revoke("gpu", 0, force=True, now=NOW)
+    elif freed_by == "cancelled worker":
+        await store.cancel(job_id="first", now=NOW)
+        await store.finish([], now=NOW)
+        await hand_back(store, lease)
+    else:
+        await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert "caller" in (await held(store, "gpu"))["gpu"]
+    assert "granted" in await kinds_of(store, "caller")
+
+
+async def test_a_cancelled_job_in_front_lets_the_caller_behind_it_go(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await register(store, "w1", "work")
+    await submit(store, "job", groups=("gpu",))
+    waiting = await acquire(store, "caller", "gpu")
+
+    await store.cancel(job_id="job", now=NOW)
+
+    assert waiting.waiting
+    assert await held(store, "gpu") == {"gpu": ["caller"]}
+
+
+async def test_callers_do_not_stand_in_the_jobs_line(store: Store) -> None:
+    await limit(store, "gpu", 0)
+    await acquire(store, "caller", "gpu")
+    job = await submit(store, "job")
+
+    assert (job.position, await store.waiting_count()) == (1, 1)
+    assert (await store.group("gpu")).waiting == 1
+
+
+async def test_a_caller_put_aside_is_a_rejection_and_its_wait_is_counted_when_it_is_granted(store: Store) -> None:
+    await limit(store, "provider:x", 1)
+    first = await acquire(store, "a", "provider:x")
+    await acquire(store, "b", "provider:x")
+    await store.release([("a", first.token)], now=NOW + 3000)
+
+    figures = await series(store)
+
+    assert figures["rejected:provider"] == (1, 0)
+    assert figures["acquired:provider:0"] == (1, 0)
+    assert figures["acquired:provider:4"] == (1, 3000)
+
+
+async def test_a_holder_may_have_the_name_of_a_job(store: Store) -> None:
+    await limit(store, "gpu", 2)
+    await start(store, "same", groups=("gpu",))
+
+    grant = await acquire(store, "same", "gpu")
+
+    assert grant.slots == {"gpu": 1}
+    assert (await store.job("same")).state is State.STARTING

@@ -1,0 +1,190 @@
+"""The queue's cap: the door that users come through is guarded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from harness import (
+    HOUR,
+    LEASE,
+    NOW,
+    claim,
+    fail,
+    hand_back,
+    line,
+    numbered,
+    pass_time,
+    standing,
+    start,
+    submission,
+    submit,
+    submit_all,
+    succeed,
+    try_submit,
+)
+
+from qo.job import State
+from qo.store.base import Store
+from qo.store.values import Accepted, Limit, Refusal, RefusalReason, Source
+
+
+async def test_a_submit_is_refused_when_so_many_are_in_line(store: Store) -> None:
+    await submit_all(store, "abc", cap=3)
+
+    answer = await try_submit(store, "d", cap=3)
+
+    assert answer == Refusal(id="d", reason=RefusalReason.FULL, waiting=3, cap=3)
+    assert await line(store) == ["a", "b", "c"]
+
+
+async def test_a_refused_submit_changes_nothing_at_all(store: Store, snapshot) -> None:
+    await submit_all(store, "abc", user="u0")
+    before = await snapshot()
+
+    answer = await try_submit(
+        store,
+        "d",
+        cap=3,
+        user="u1",
+        project="p1",
+        parent="new",
+        phase=1,
+        by="u1",
+        unique="k",
+        groups=("gpu",),
+        limits=(Limit(group="gpu", slots=1, source=Source.SUBMIT),),
+        standing=standing(user_limit=2, project_limit=1, daily_quota=5),
+    )
+
+    assert isinstance(answer, Refusal)
+    assert await snapshot() == before
+
+
+async def test_a_refused_submit_does_not_move_deferred_jobs_forward(store: Store, snapshot) -> None:
+    """The refused standing would have had room for them."""
+    await submit_all(store, "abc", user="u1", standing=standing(daily_quota=1))
+    before = await snapshot()
+
+    answer = await try_submit(store, "d", user="u1", standing=standing("cto", daily_quota=9), cap=1)
+
+    assert isinstance(answer, Refusal)
+    assert await snapshot() == before
+
+
+@pytest.mark.small_bounds
+async def test_a_hundred_simultaneous_submits_at_99_of_100_admit_exactly_one(store: Store) -> None:
+    await submit_all(store, numbered("before", 99))
+
+    answers = await asyncio.gather(*(try_submit(store, f"j{number}", cap=100) for number in range(100)))
+
+    assert sum(isinstance(answer, Accepted) for answer in answers) == 1
+    assert {answer.waiting for answer in answers if isinstance(answer, Refusal)} == {100}
+    assert await store.waiting_count() == 100
+
+
+async def test_in_one_submit_each_is_admitted_or_refused_on_its_own(store: Store) -> None:
+    listed = [
+        submission("a", cap=2),
+        submission("b", cap=2),
+        submission("c", cap=2),
+        submission("uncapped"),
+        submission("later", cap=2, run_at_ms=NOW + HOUR),
+    ]
+
+    answers = await store.submit(listed, now=NOW)
+
+    assert [isinstance(answer, Accepted) for answer in answers] == [True, True, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"run_at_ms": NOW + HOUR},
+        {"parent": "app", "phase": 2},
+        {"user": "u1"},
+    ],
+    ids=["delayed", "waiting for a phase", "deferred"],
+)
+async def test_a_job_that_does_not_join_the_line_now_is_never_refused(store: Store, fields) -> None:
+    await submit(store, "a", user="u1", standing=standing(daily_quota=1))
+
+    job = await submit(store, "b", cap=1, **fields)
+
+    assert job.state in (State.SCHEDULED, State.WAITING)
+
+
+async def test_a_job_whose_time_has_passed_already_joins_now_and_may_be_refused(store: Store) -> None:
+    await submit(store, "a")
+
+    assert isinstance(await try_submit(store, "b", cap=1, run_at_ms=NOW), Refusal)
+    assert isinstance(await try_submit(store, "c", cap=1, run_at_ms=NOW - HOUR), Refusal)
+
+
+async def test_jobs_that_run_are_not_in_line(store: Store) -> None:
+    await submit_all(store, "abc")
+    await claim(store, places=2)
+
+    assert isinstance(await try_submit(store, "d", cap=2), Accepted)
+    assert isinstance(await try_submit(store, "e", cap=2), Refusal)
+
+
+async def test_jobs_in_line_count_whoever_they_belong_to_and_blocked_or_not(store: Store) -> None:
+    await store.set_paused("user:u1", True, now=NOW)
+    await submit_all(store, "ab", user="u1")
+
+    assert isinstance(await try_submit(store, "c", user="u2", cap=2), Refusal)
+
+
+async def test_jobs_accepted_before_come_back_whatever_the_cap(store: Store) -> None:
+    await submit_all(store, ["back", "expires", "fails"], cap=3)
+    back, _, fails = await claim(store, places=3)
+    await submit_all(store, "abc", cap=3)
+
+    await hand_back(store, back)
+    await fail(store, fails)
+    await store.retry("fails", now=NOW)
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert await line(store) == ["back", "expires", "a", "b", "c", "fails"]
+
+
+async def test_released_phases_join_whatever_the_cap(store: Store) -> None:
+    one = await start(store, "one", parent="app", phase=1)
+    await submit(store, "two", parent="app", phase=2)
+    await submit(store, "other", cap=1)
+
+    await succeed(store, one)
+
+    assert await line(store) == ["other", "two"]
+
+
+async def test_a_cap_of_zero_admits_nothing_new(store: Store) -> None:
+    assert isinstance(await try_submit(store, "a", cap=0), Refusal)
+    assert await store.waiting_count() == 0
+
+
+async def test_jobs_that_come_due_join_before_the_cap_is_looked_at(store: Store) -> None:
+    await submit(store, "later", run_at_ms=NOW + 1)
+
+    answer = await try_submit(store, "b", cap=1, now=NOW + 1)
+
+    assert isinstance(answer, Refusal)
+    assert await line(store) == ["later"]
+
+
+async def test_a_known_id_and_a_unique_key_are_answered_before_the_cap(store: Store) -> None:
+    await submit(store, "a", unique="k")
+
+    same_id, same_key = await try_submit(store, "a", cap=1), await try_submit(store, "b", unique="k", cap=1)
+
+    assert (same_id.known, same_key.known) == (True, True)
+
+
+async def test_quota_is_looked_at_before_the_cap(store: Store) -> None:
+    """Over both, a job is deferred and not refused."""
+    await submit(store, "a", user="u1", standing=standing(daily_quota=1), cap=1)
+
+    job = await submit(store, "b", user="u1", cap=1)
+
+    assert job.state is State.SCHEDULED

@@ -1,0 +1,390 @@
+"""A lease: the time-limited right to a job and all its slots."""
+
+from __future__ import annotations
+
+import pytest
+from harness import (
+    BROKEN,
+    LEASE,
+    MINUTE,
+    NOW,
+    SECOND,
+    active,
+    catch_up,
+    claim,
+    events_of,
+    fail,
+    hand_back,
+    ids,
+    kinds_of,
+    limit,
+    line,
+    numbered,
+    pass_time,
+    renew,
+    retry_later,
+    run,
+    start,
+    state,
+    submit,
+    submit_all,
+    succeed,
+)
+
+from qo.job import JobError, Progress, State, moment
+from qo.store.base import Store
+from qo.store.values import Advance, Renewal
+
+pytestmark = pytest.mark.small_bounds
+
+
+async def test_a_claimed_job_is_starting_with_an_attempt_a_worker_and_a_lease(store: Store) -> None:
+    await submit(store, "a", payload=b'{"n":1}')
+
+    (lease,) = await claim(store, worker="w7")
+
+    job = await store.job("a")
+    assert (job.state, job.attempts, job.worker, job.token) == (State.STARTING, 1, "w7", lease.token)
+    assert (job.started_at, job.position) == (moment(NOW), None)
+    assert (lease.payload, lease.checkpoint, lease.expires_at) == (b'{"n":1}', None, moment(NOW + LEASE))
+    assert lease.job == job
+
+
+async def test_the_leases_of_a_worker_are_listed_by_token_without_payloads(store: Store) -> None:
+    first = await start(store, "a", worker="w1", payload=b"[1]")
+    other = await start(store, "b", worker="w2", payload=b"[2]")
+    second = await start(store, "c", worker="w1", payload=b"[3]")
+
+    everyone, mine = await store.leases(), await store.leases(worker="w1")
+
+    assert [lease.token for lease in everyone] == [first.token, other.token, second.token]
+    assert [lease.token for lease in mine] == [first.token, second.token]
+    assert {lease.payload for lease in everyone} == {b""}
+
+
+# --- renewing ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_renewed_lease_lives_on_from_then(store: Store) -> None:
+    lease = await start(store, "a")
+
+    (held,) = await store.renew([Renewal(holder="a", token=lease.token, lease_ms=LEASE)], now=NOW + 100 * SECOND)
+
+    assert (held.lost, held.cancel_wanted) == (False, False)
+    assert held.expires_at == moment(NOW + 100 * SECOND + LEASE)
+
+
+async def test_a_renewed_job_is_not_recovered(store: Store) -> None:
+    lease = await start(store, "a")
+    for minutes in range(1, 20):
+        await renew(store, lease, now=NOW + minutes * MINUTE)
+        assert await catch_up(store, now=NOW + minutes * MINUTE) == []
+
+    assert await state(store, "a") is State.STARTING
+    assert not (await succeed(store, lease, now=NOW + 20 * MINUTE))[0].lost
+
+
+async def test_a_heartbeat_never_shortens_a_lease(store: Store) -> None:
+    lease = await start(store, "a")
+    long = Renewal(holder="a", token=lease.token, extend_ms=600 * SECOND)
+    short = Renewal(holder="a", token=lease.token, lease_ms=LEASE)
+
+    (extended,) = await store.renew([long], now=NOW)
+    (renewed,) = await store.renew([short], now=NOW + 100 * SECOND)
+
+    assert extended.expires_at == moment(NOW + LEASE + 600 * SECOND)
+    assert renewed.expires_at == extended.expires_at
+
+
+async def test_a_lease_past_its_end_that_nobody_has_ended_yet_is_renewed_like_any_other(store: Store) -> None:
+    lease = await start(store, "a")
+
+    held = await renew(store, lease, now=NOW + 2 * LEASE)
+    back = await pass_time(store, since=NOW + 2 * LEASE, until=NOW + 3 * LEASE - 1)
+
+    assert held == [True]
+    assert back == []
+
+
+async def test_renewals_are_answered_one_by_one_in_order(store: Store) -> None:
+    a, b = await start(store, "a"), await start(store, "b")
+    await succeed(store, a)
+    await store.cancel(job_id="b", now=NOW)
+    renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=LEASE) for lease in (b, a, b)]
+
+    answers = await store.renew(renewals, now=NOW)
+
+    assert [(held.holder, held.lost, held.cancel_wanted) for held in answers] == [
+        ("b", False, True),
+        ("a", True, False),
+        ("b", False, True),
+    ]
+
+
+async def test_a_lost_lease_is_never_added_back(store: Store, snapshot) -> None:
+    lease = await start(store, "a")
+    await hand_back(store, lease)
+    before = await snapshot()
+
+    held = await renew(store, lease)
+
+    after = await snapshot()
+    assert held == [False]
+    assert (after["leases"], after["jobs"]) == (before["leases"], before["jobs"]) == ({}, after["jobs"])
+
+
+# --- running out ------------------------------------------------------------------------------------------------
+
+
+async def test_reclaim_a_dead_holders_slots_are_usable_again_one_lease_later(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await start(store, "dead", groups=("gpu",))
+    await submit(store, "next", groups=("gpu",))
+
+    await pass_time(store, since=NOW, until=NOW + LEASE - 1)
+    still_held = await active(store, "gpu")
+    await pass_time(store, since=NOW + LEASE - 1, until=NOW + LEASE)
+
+    assert still_held == 1
+    assert await active(store, "gpu") == 0
+    assert ids(await claim(store, now=NOW + LEASE)) == ["next"]
+
+
+async def test_a_claim_recovers_expired_leases_by_itself(store: Store) -> None:
+    await submit(store, "a")
+    await claim(store, worker="dead")
+    for at in (NOW + 150 * SECOND, NOW + 299 * SECOND):
+        assert await claim(store, worker="alive", now=at) == []
+
+    (lease,) = await claim(store, worker="alive", now=NOW + LEASE)
+
+    assert (lease.job.id, lease.job.worker, lease.job.attempts) == ("a", "alive", 2)
+
+
+async def test_an_expired_job_goes_back_with_its_attempt_spent(store: Store) -> None:
+    lease = await start(store, "a")
+
+    back = await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    job = await store.job("a")
+    assert back == ["a"]
+    assert (job.state, job.attempts, job.worker, job.token) == (State.QUEUED, 1, None, None)
+    assert job.started_at == moment(NOW)
+    assert await events_of(store, "a") == [
+        ("queued", {"position": 1}),
+        ("starting", {"worker": "w1", "attempt": 1}),
+        ("lease_lost", {"token": lease.token, "reason": "expired"}),
+        ("queued", {"reason": "expired"}),
+    ]
+
+
+async def test_bounded_attempts_a_job_that_kills_its_workers_ends_as_failed(store: Store) -> None:
+    await submit(store, "deadly", max_attempts=3)
+    now = NOW
+    starts = 0
+    while await claim(store, now=now):
+        starts += 1
+        await pass_time(store, since=now, until=now + LEASE)
+        now += LEASE
+
+    job = await store.job("deadly")
+    assert (starts, job.attempts, job.state) == (3, 3, State.FAILED)
+    assert job.error == JobError(message="The worker stopped responding, and all 3 attempts are used.")
+    assert job.finished_at == moment(now)
+    assert await claim(store, now=now) == []
+    assert (await store.retry("deadly", now=now)).attempts == 0
+
+
+async def test_bounded_attempts_retries_end_when_all_are_spent(store: Store) -> None:
+    await submit(store, "fragile", max_attempts=2)
+    states = []
+    for attempt in range(2):
+        now = NOW + attempt * MINUTE
+        (lease,) = await claim(store, now=now)
+        states.append((await retry_later(store, lease, at=now + 1, now=now)).state)
+
+    job = await store.job("fragile")
+    assert states == [State.SCHEDULED, State.FAILED]
+    assert (job.state, job.attempts, job.error) == (State.FAILED, 2, BROKEN)
+
+
+async def test_an_expired_job_that_was_to_be_cancelled_is_cancelled(store: Store) -> None:
+    await start(store, "a")
+    await store.cancel(job_id="a", message="Not needed.", now=NOW)
+
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    job = await store.job("a")
+    assert (job.state, job.cancel_wanted, job.message) == (State.CANCELLED, False, "Not needed.")
+    assert await kinds_of(store, "a") == ["queued", "starting", "cancel_wanted", "lease_lost", "cancelled"]
+
+
+async def test_leases_end_in_the_order_of_their_ends(store: Store) -> None:
+    await submit_all(store, "abc")
+    for lease_ms in (LEASE, LEASE - 2000, LEASE - 1000):
+        await claim(store, lease_ms=lease_ms)
+
+    back = await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert back == ["b", "c", "a"]
+    assert await line(store) == ["a", "b", "c"]
+
+
+async def test_jobs_come_back_after_all_slots_are_free_so_none_is_put_aside_for_another_that_is_over(
+    store: Store,
+) -> None:
+    await limit(store, "gpu", 2)
+    await submit_all(store, ["a", "b"], groups=("gpu",))
+    await claim(store, places=2)
+
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert (await store.group("gpu")).waiting == 0
+    assert ids(await claim(store, places=2, now=NOW + LEASE)) == ["a", "b"]
+
+
+async def test_a_job_whose_worker_died_can_be_claimed_by_another_while_the_dead_one_is_fenced(store: Store) -> None:
+    await submit(store, "a")
+    (dead,) = await claim(store, worker="dead")
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+    (alive,) = await claim(store, worker="alive", now=NOW + LEASE)
+
+    late = await succeed(store, dead, now=NOW + LEASE)
+
+    assert late[0].lost
+    assert (await store.job("a")).worker == "alive"
+    assert not (await succeed(store, alive, now=NOW + LEASE))[0].lost
+
+
+async def test_many_leases_that_ran_out_are_recovered_in_portions_until_none_is_left(store: Store) -> None:
+    await submit_all(store, numbered("j", 20))
+    await claim(store, places=20)
+
+    back = await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    assert sorted(back) == numbered("j", 20)
+    assert await line(store) == numbered("j", 20)
+
+
+# --- what handlers report ---------------------------------------------------------------------------------------
+
+
+async def test_the_first_report_makes_a_starting_job_running(store: Store) -> None:
+    lease = await start(store, "a")
+
+    await run(store, lease)
+    await run(store, lease)
+
+    assert await state(store, "a") is State.RUNNING
+    assert await kinds_of(store, "a") == ["queued", "starting", "running"]
+
+
+async def test_stage_progress_message_iteration_and_checkpoint_are_kept(store: Store) -> None:
+    lease = await start(store, "a")
+
+    await run(store, lease, stage="code", message="writing", iteration=2, checkpoint=b'{"at":2}')
+    await run(store, lease, progress=Progress(3, 10, "files"))
+
+    job = await store.job("a")
+    assert (job.status, job.stage, job.message, job.iterations) == ("code", "code", "writing", 2)
+    assert job.progress == Progress(3, 10, "files")
+    assert await store.payload("a") == (b"null", b'{"at":2}')
+    assert (await events_of(store, "a"))[2:] == [
+        ("running", {}),
+        ("stage", {"stage": "code", "message": "writing"}),
+        ("progress", {"done": 3, "total": 10, "text": "files"}),
+    ]
+
+
+async def test_a_report_leaves_alone_what_it_does_not_name(store: Store) -> None:
+    lease = await start(store, "a")
+    await run(store, lease, stage="code", message="m", iteration=3, checkpoint=b"1", progress=Progress(1))
+
+    await run(store, lease)
+
+    job = await store.job("a")
+    assert (job.stage, job.message, job.iterations, job.progress) == ("code", "m", 3, Progress(1))
+    assert (await store.payload("a"))[1] == b"1"
+
+
+async def test_a_smaller_iteration_changes_nothing(store: Store) -> None:
+    lease = await start(store, "a")
+    await run(store, lease, iteration=4)
+
+    await run(store, lease, iteration=2)
+
+    assert (await store.job("a")).iterations == 4
+
+
+async def test_a_report_is_answered_with_whether_a_cancel_is_wanted(store: Store) -> None:
+    lease = await start(store, "a")
+    advance = Advance(job_id="a", token=lease.token)
+
+    (before,) = await store.advance([advance], now=NOW)
+    await store.cancel(job_id="a", now=NOW)
+    (after,) = await store.advance([advance], now=NOW)
+
+    assert (before.cancel_wanted, after.cancel_wanted) == (False, True)
+    assert (after.lost, after.holder, after.expires_at) == (False, "a", moment(NOW + LEASE))
+
+
+async def test_a_new_attempt_resumes_from_the_checkpoint_with_stage_and_progress_cleared(store: Store) -> None:
+    await submit(store, "a")
+    (lease,) = await claim(store)
+    await run(store, lease, stage="code", message="m", iteration=1, checkpoint=b"[7]", progress=Progress(1))
+    await hand_back(store, lease)
+
+    (again,) = await claim(store)
+
+    assert again.checkpoint == b"[7]"
+    assert (again.job.stage, again.job.progress, again.job.message) == (None, None, None)
+    assert (again.job.iterations, again.job.attempts) == (1, 1)
+
+
+# --- ending -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_result_is_kept_and_an_earlier_error_goes(store: Store) -> None:
+    await submit(store, "a")
+    (first,) = await claim(store)
+    await retry_later(store, first, at=NOW + 1)
+    in_between = (await store.job("a")).error
+    (second,) = await claim(store, now=NOW + 1)
+
+    await succeed(store, second, now=NOW + 5)
+
+    job = await store.job("a")
+    assert in_between == BROKEN
+    assert (job.state, job.result, job.error, job.finished_at) == (State.SUCCEEDED, 1, None, moment(NOW + 5))
+    assert (job.worker, job.token) == ("w1", second.token)
+
+
+async def test_a_failure_keeps_its_error_in_full(store: Store) -> None:
+    lease = await start(store, "a")
+    error = JobError(message="The API refused.", detail="429 at …", debug_id="d-1")
+
+    await fail(store, lease, error=error)
+
+    assert (await store.job("a")).error == error
+
+
+async def test_being_handed_back_costs_no_attempt(store: Store) -> None:
+    await submit(store, "a", max_attempts=1)
+    for _ in range(5):
+        (lease,) = await claim(store)
+        assert (await hand_back(store, lease)).state is State.QUEUED
+
+    job = await store.job("a")
+    assert (job.attempts, job.started_at, job.state) == (0, None, State.QUEUED)
+
+
+async def test_a_job_handed_back_after_an_earlier_attempt_has_still_started_once(store: Store) -> None:
+    await submit(store, "a")
+    (first,) = await claim(store)
+    await retry_later(store, first, at=NOW + 1)
+    (second,) = await claim(store, now=NOW + 1)
+
+    await hand_back(store, second, now=NOW + 2)
+
+    job = await store.job("a")
+    assert (job.attempts, job.started_at) == (1, moment(NOW + 1))

@@ -1,0 +1,161 @@
+"""Fencing: only the present owner's token counts, and tokens only ever grow."""
+
+from __future__ import annotations
+
+import pytest
+from harness import (
+    BROKEN,
+    LEASE,
+    NOW,
+    acquire,
+    ask_to_confirm,
+    claim,
+    hand_back,
+    limit,
+    retry_later,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
+
+from qo.job import State
+from qo.store.base import Store
+from qo.store.values import Advance, Finished, Held, Outcome, Renewal
+
+OUTCOMES = [
+    {"state": State.SUCCEEDED, "result": b"1"},
+    {"state": State.FAILED, "error": BROKEN},
+    {"state": State.SCHEDULED, "retry_at_ms": NOW + 1, "error": BROKEN},
+    {"state": State.CONFIRMING, "message": "Go on?"},
+    {"state": State.CANCELLED},
+    {"state": State.QUEUED, "closed": {"gpu": NOW + 5000}},
+]
+
+
+async def test_a_token_is_the_time_in_microseconds_or_one_more_than_the_last(store: Store) -> None:
+    await submit_all(store, "abc")
+    a, b = await claim(store, places=2)
+    (c,) = await claim(store, now=NOW + 1)
+
+    assert [a.token, b.token, c.token] == [str(NOW * 1000), str(NOW * 1000 + 1), str((NOW + 1) * 1000)]
+
+
+async def test_tokens_strictly_increase_also_when_the_clock_goes_back(store: Store) -> None:
+    tokens = []
+    for number, now in enumerate([NOW, NOW, NOW - 1000, NOW - 10**9, NOW + 5, NOW]):
+        lease = await start(store, f"j{number}", now=now)
+        tokens.append(int(lease.token))
+    tokens.append(int((await acquire(store, "h", "gpu", now=NOW - 1000)).token))
+
+    assert tokens == sorted(set(tokens))
+
+
+async def test_one_owner_the_same_job_never_has_two_living_leases(store: Store) -> None:
+    await submit(store, "a")
+    tokens = []
+    for _ in range(5):
+        (lease,) = await claim(store)
+        assert await claim(store) == []
+        assert [one.token for one in await store.leases()] == [lease.token]
+        tokens.append(int(lease.token))
+        await hand_back(store, lease)
+
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("fields", OUTCOMES, ids=lambda fields: str(fields["state"]))
+async def test_fenced_finishing_with_a_stale_token_changes_nothing(store: Store, snapshot, fields) -> None:
+    await limit(store, "gpu", 1)
+    await submit(store, "a", groups=("gpu",))
+    (stale,) = await claim(store)
+    await store.revoke("gpu", 0, force=True, now=NOW)
+    (present,) = await claim(store)
+    before = await snapshot()
+
+    answers = await store.finish([Outcome(job_id="a", token=stale.token, **fields)], now=NOW + 1)
+
+    assert answers == [Finished(job_id="a", token=stale.token, lost=True)]
+    assert await snapshot() == before
+    assert not (await succeed(store, present))[0].lost
+
+
+async def test_fenced_a_stale_token_reports_and_renews_nothing(store: Store, snapshot) -> None:
+    await submit(store, "a")
+    (stale,) = await claim(store)
+    await hand_back(store, stale)
+    await claim(store)
+    before = await snapshot()
+
+    reported = await store.advance([Advance(job_id="a", token=stale.token, stage="x", checkpoint=b"1")], now=NOW)
+    renewed = await store.renew([Renewal(holder="a", token=stale.token, extend_ms=LEASE)], now=NOW)
+
+    assert reported == renewed == [Held(holder="a", token=stale.token, lost=True)]
+    assert await snapshot() == before
+
+
+@pytest.mark.parametrize("token", ["0", "1", "999999999999999999999999", "not-a-number", "-1", "1.5", "٣"])
+async def test_fenced_a_token_that_was_never_given_changes_nothing(store: Store, snapshot, token: str) -> None:
+    await submit(store, "a")
+    await claim(store)
+    await acquire(store, "h", "gpu")
+    before = await snapshot()
+
+    finished = await store.finish([Outcome(job_id="a", token=token, state=State.SUCCEEDED)], now=NOW)
+    reported = await store.advance([Advance(job_id="a", token=token)], now=NOW)
+    renewed = await store.renew([Renewal(holder=one, token=token, extend_ms=5) for one in ("a", "h")], now=NOW)
+    released = await store.release([("h", token)], now=NOW)
+
+    assert finished[0].lost
+    assert all(held.lost for held in (*reported, *renewed))
+    assert released == [False]
+    assert await snapshot() == before
+
+
+async def test_fenced_the_token_of_another_job_changes_nothing(store: Store, snapshot) -> None:
+    a, b = await start(store, "a"), await start(store, "b")
+    before = await snapshot()
+
+    crossed = [Outcome(job_id="a", token=b.token, state=State.SUCCEEDED)]
+    finished = await store.finish(crossed, now=NOW)
+    renewed = await store.renew([Renewal(holder="b", token=a.token, extend_ms=5)], now=NOW)
+
+    assert finished[0].lost
+    assert renewed[0].lost
+    assert await snapshot() == before
+
+
+async def test_fenced_a_job_nobody_knows_is_lost_and_no_error(store: Store, snapshot) -> None:
+    before = await snapshot()
+
+    finished = await store.finish([Outcome(job_id="nobody", token="1", state=State.SUCCEEDED)], now=NOW)
+    reported = await store.advance([Advance(job_id="nobody", token="1")], now=NOW)
+
+    assert (finished[0].lost, reported[0].lost) == (True, True)
+    assert await snapshot() == before
+
+
+async def test_in_a_list_the_stale_ones_are_told_and_the_others_count(store: Store) -> None:
+    a, b = await start(store, "a", groups=("gpu",)), await start(store, "b")
+    await store.revoke("gpu", 0, force=True, now=NOW)
+
+    answers = await succeed(store, a, b)
+
+    assert [(one.job_id, one.lost, one.state) for one in answers] == [
+        ("a", True, None),
+        ("b", False, State.SUCCEEDED),
+    ]
+
+
+async def test_only_the_last_token_that_finished_is_answered_as_then(store: Store) -> None:
+    await submit(store, "a")
+    (stale,) = await claim(store)
+    await retry_later(store, stale, at=NOW + 1)
+    (second,) = await claim(store, now=NOW + 1)
+    await ask_to_confirm(store, second, now=NOW + 2)
+
+    first_again = await succeed(store, stale, now=NOW + 3)
+    second_again = await succeed(store, second, now=NOW + 3)
+
+    assert first_again[0].lost
+    assert (second_again[0].lost, second_again[0].state) == (False, State.CONFIRMING)

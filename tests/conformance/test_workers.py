@@ -1,0 +1,182 @@
+"""The worker registry: who is alive, for which tasks, with what they bring along."""
+
+from __future__ import annotations
+
+import pytest
+from harness import (
+    NOW,
+    SECOND,
+    acquire,
+    claim,
+    ids,
+    limit,
+    line,
+    register,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
+
+from qo.job import moment
+from qo.store.base import Store
+from qo.store.values import TaskOptions, WorkerInfo
+
+pytestmark = pytest.mark.small_bounds
+
+
+async def test_a_registered_worker_is_listed_with_what_it_does(store: Store) -> None:
+    await register(store, "w1", "build", "mail", places=4, host="h1", pid=7, lifetime_ms=30_000)
+    await start(store, "a", task="build", worker="w1")
+
+    (worker,) = await store.workers(now=NOW)
+
+    assert worker == WorkerInfo(
+        name="w1",
+        tasks=("build", "mail"),
+        places=4,
+        running=1,
+        registered_at=moment(NOW),
+        expires_at=moment(NOW + 30_000),
+        host="h1",
+        pid=7,
+    )
+
+
+async def test_workers_are_listed_by_name(store: Store) -> None:
+    for name in ("w2", "w10", "w1"):
+        await register(store, name, "work")
+
+    assert [worker.name for worker in await store.workers(now=NOW)] == ["w1", "w10", "w2"]
+
+
+async def test_a_worker_that_is_not_renewed_is_no_longer_listed(store: Store) -> None:
+    await register(store, "w1", "work", lifetime_ms=30_000)
+
+    alive, gone = await store.workers(now=NOW + 29_999), await store.workers(now=NOW + 30_000)
+
+    assert ([worker.name for worker in alive], gone) == (["w1"], ())
+
+
+async def test_a_renewal_keeps_a_worker_alive_for_its_own_lifetime(store: Store) -> None:
+    await register(store, "w1", "work", lifetime_ms=30_000)
+
+    await store.renew([], worker="w1", now=NOW + 20 * SECOND)
+
+    (worker,) = await store.workers(now=NOW + 40 * SECOND)
+    assert worker.expires_at == moment(NOW + 50 * SECOND)
+
+
+async def test_a_renewal_of_a_worker_nobody_knows_adds_none(store: Store) -> None:
+    await store.renew([], worker="stranger", now=NOW)
+
+    assert await store.workers(now=NOW) == ()
+
+
+async def test_a_worker_without_tasks_is_gone(store: Store) -> None:
+    await register(store, "w1", "work")
+
+    await register(store, "w1")
+
+    assert await store.workers(now=NOW) == ()
+
+
+async def test_a_worker_that_says_goodbye_keeps_its_leases_until_it_gives_them_back(store: Store) -> None:
+    await register(store, "w1", "work")
+    await submit(store, "a")
+    (lease,) = await claim(store, worker="w1")
+
+    await register(store, "w1")
+
+    assert [one.job.id for one in await store.leases(worker="w1")] == ["a"]
+    assert not (await succeed(store, lease))[0].lost
+
+
+async def test_a_worker_need_not_be_registered_to_claim(store: Store) -> None:
+    await submit(store, "a")
+
+    assert ids(await claim(store, worker="unknown")) == ["a"]
+
+
+async def test_the_groups_of_a_task_are_those_of_the_newest_worker(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+    first = await submit(store, "a")
+
+    await register(store, "w2", TaskOptions(name="work", groups=("api",)))
+    second = await submit(store, "b")
+
+    assert "gpu" in first.groups
+    assert "api" in second.groups
+    assert "gpu" not in second.groups
+
+
+async def test_a_tasks_groups_limit_its_jobs(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+    await limit(store, "gpu", 1)
+    await submit_all(store, "abc")
+
+    claimed = await claim(store, places=9)
+
+    assert (ids(claimed), claimed[0].slots) == (["a"], {"gpu": 0})
+
+
+async def test_jobs_parked_in_a_group_that_their_task_no_longer_names_go_on(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+    await limit(store, "gpu", 0)
+    await submit_all(store, "abc")
+    blocked = await claim(store, places=9)
+
+    await register(store, "w2", "work")
+
+    assert blocked == []
+    assert (await store.group("gpu")).waiting == 0
+    assert await line(store) == ["a", "b", "c"]
+    assert ids(await claim(store, places=9)) == ["a", "b", "c"]
+
+
+async def test_jobs_that_name_the_group_themselves_stay_parked(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+    await limit(store, "gpu", 0)
+    await submit(store, "own", groups=("gpu",))
+    await submit(store, "tasks")
+
+    await register(store, "w2", "work")
+
+    assert ids(await claim(store, places=9)) == ["tasks"]
+
+
+async def test_a_group_that_a_task_gains_counts_for_jobs_already_in_line(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await submit_all(store, "abc")
+
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+
+    assert ids(await claim(store, places=9)) == ["a"]
+
+
+async def test_a_running_job_keeps_the_slots_it_took_when_its_tasks_groups_change(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
+    await limit(store, "gpu", 1)
+    await submit_all(store, "ab")
+    (lease,) = await claim(store, places=9)
+
+    await register(store, "w2", TaskOptions(name="work", groups=("api",)))
+    still = (await store.group("gpu")).active
+    await succeed(store, lease)
+
+    assert still == 1
+    assert (await store.group("gpu")).active == 0
+
+
+async def test_a_worker_that_starts_takes_back_the_slot_a_caller_would_have_got(store: Store) -> None:
+    """The job was first in line, and from now on there is somebody who can run it."""
+    await limit(store, "gpu", 1)
+    grant = await acquire(store, "holds", "gpu")
+    await submit(store, "job", groups=("gpu",))
+    await acquire(store, "caller", "gpu")
+
+    await register(store, "w1", "work")
+    await store.release([("holds", grant.token)], now=NOW)
+
+    assert (await store.group("gpu")).active == 0
+    assert ids(await claim(store)) == ["job"]
