@@ -55,23 +55,23 @@ def submission(job_id: str, *, task: str = "work", **fields: Any) -> Submission:
     return Submission(id=job_id, task=task, **fields)
 
 
-async def try_submit(store: Store, job_id: str, *, now: int = NOW, **fields: Any) -> Accepted | Refusal:
+async def try_submit(store: Store, job_id: str, *, now: int | None = NOW, **fields: Any) -> Accepted | Refusal:
     (answer,) = await store.submit([submission(job_id, **fields)], now=now)
     return answer
 
 
-async def submit(store: Store, job_id: str, *, now: int = NOW, **fields: Any) -> Job:
+async def submit(store: Store, job_id: str, *, now: int | None = NOW, **fields: Any) -> Job:
     answer = await try_submit(store, job_id, now=now, **fields)
     assert isinstance(answer, Accepted), answer
     return answer.job
 
 
-async def submit_all(store: Store, job_ids: Iterable[str], *, now: int = NOW, **fields: Any) -> list[Job]:
+async def submit_all(store: Store, job_ids: Iterable[str], *, now: int | None = NOW, **fields: Any) -> list[Job]:
     """Many jobs alike."""
     return await submit_list(store, [submission(job_id, **fields) for job_id in job_ids], now=now)
 
 
-async def submit_list(store: Store, submissions: Sequence[Submission], *, now: int = NOW) -> list[Job]:
+async def submit_list(store: Store, submissions: Sequence[Submission], *, now: int | None = NOW) -> list[Job]:
     """Many jobs in as few steps as is polite."""
     jobs = []
     for start in range(0, len(submissions), 500):
@@ -90,7 +90,7 @@ def numbered(prefix: str, amount: int) -> list[str]:
 
 async def claim(
     store: Store, *, places: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
-    now: int = NOW,
+    now: int | None = NOW,
 ) -> list[Lease]:  # fmt: skip
     """All that a worker gets for its places, asking again as long as a bound was what ended the search."""
     leases: list[Lease] = []
@@ -109,7 +109,7 @@ async def claim(
     raise AssertionError("a claim said `more` without end")
 
 
-async def start(store: Store, job_id: str, *, now: int = NOW, worker: str = "w1", **fields: Any) -> Lease:
+async def start(store: Store, job_id: str, *, now: int | None = NOW, worker: str = "w1", **fields: Any) -> Lease:
     """Submit a job of a task of its own name and claim it, so that no other job gets in between."""
     fields.setdefault("task", f"task-of-{job_id}")
     await submit(store, job_id, now=now, **fields)
@@ -118,13 +118,13 @@ async def start(store: Store, job_id: str, *, now: int = NOW, worker: str = "w1"
     return lease
 
 
-async def run(store: Store, lease: Lease, *, now: int = NOW, **fields: Any) -> bool:
+async def run(store: Store, lease: Lease, *, now: int | None = NOW, **fields: Any) -> bool:
     """The handler reports something, which makes a starting job running. False: the lease was lost."""
     (held,) = await store.advance([Advance(job_id=lease.job.id, token=lease.token, **fields)], now=now)
     return not held.lost
 
 
-async def finish(store: Store, lease: Lease, state: State, *, now: int = NOW, **fields: Any) -> Finished:
+async def finish(store: Store, lease: Lease, state: State, *, now: int | None = NOW, **fields: Any) -> Finished:
     (finished,) = await store.finish([outcome(lease, state, **fields)], now=now)
     return finished
 
@@ -133,27 +133,29 @@ def outcome(lease: Lease, state: State, **fields: Any) -> Outcome:
     return Outcome(job_id=lease.job.id, token=lease.token, state=state, **fields)
 
 
-async def succeed(store: Store, *leases: Lease, now: int = NOW) -> list[Finished]:
+async def succeed(store: Store, *leases: Lease, now: int | None = NOW) -> list[Finished]:
     return await store.finish([outcome(lease, State.SUCCEEDED, result=b"1") for lease in leases], now=now)
 
 
-async def fail(store: Store, lease: Lease, *, now: int = NOW, error: JobError = BROKEN) -> Finished:
+async def fail(store: Store, lease: Lease, *, now: int | None = NOW, error: JobError = BROKEN) -> Finished:
     return await finish(store, lease, State.FAILED, error=error, now=now)
 
 
-async def retry_later(store: Store, lease: Lease, *, at: int, now: int = NOW) -> Finished:
+async def retry_later(store: Store, lease: Lease, *, at: int, now: int | None = NOW) -> Finished:
     return await finish(store, lease, State.SCHEDULED, retry_at_ms=at, error=BROKEN, now=now)
 
 
-async def hand_back(store: Store, lease: Lease, *, now: int = NOW, closed: dict[str, int] | None = None) -> Finished:
+async def hand_back(
+    store: Store, lease: Lease, *, now: int | None = NOW, closed: dict[str, int] | None = None
+) -> Finished:
     return await finish(store, lease, State.QUEUED, closed=closed or {}, now=now)
 
 
-async def ask_to_confirm(store: Store, lease: Lease, *, now: int = NOW, message: str = "Go on?") -> Finished:
+async def ask_to_confirm(store: Store, lease: Lease, *, now: int | None = NOW, message: str = "Go on?") -> Finished:
     return await finish(store, lease, State.CONFIRMING, message=message, now=now)
 
 
-async def renew(store: Store, *leases: Lease, now: int = NOW, lease_ms: int = LEASE) -> list[bool]:
+async def renew(store: Store, *leases: Lease, now: int | None = NOW, lease_ms: int = LEASE) -> list[bool]:
     """Which of them are still held."""
     renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=lease_ms) for lease in leases]
     return [not held.lost for held in await store.renew(renewals, now=now)]
@@ -162,7 +164,7 @@ async def renew(store: Store, *leases: Lease, now: int = NOW, lease_ms: int = LE
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-async def catch_up(store: Store, *, now: int = NOW, lease_ms: int = LEASE) -> list[str]:
+async def catch_up(store: Store, *, now: int | None = NOW, lease_ms: int = LEASE) -> list[str]:
     """Deal with all that has come due by now."""
     return await whole(lambda: store.catch_up(lease_ms=lease_ms, now=now))
 
@@ -194,7 +196,13 @@ async def age(store: Store, *, now: int, period_ms: int = HOUR) -> list[str]:
 
 
 async def limit(
-    store: Store, group: str, slots: int, *, source: Source = Source.OPERATOR, now: int = NOW, by: str | None = None
+    store: Store,
+    group: str,
+    slots: int,
+    *,
+    source: Source = Source.OPERATOR,
+    now: int | None = NOW,
+    by: str | None = None,
 ) -> tuple[LimitIgnored, ...]:
     return await store.set_limits([Limit(group=group, slots=slots, source=source)], by=by, now=now)
 
@@ -203,13 +211,13 @@ def ticket(holder: str, *groups: str, lease_ms: int = LEASE, **fields: Any) -> T
     return Ticket(holder=holder, groups=groups, lease_ms=lease_ms, **fields)
 
 
-async def acquire(store: Store, holder: str, *groups: str, now: int = NOW, **fields: Any) -> Grant:
+async def acquire(store: Store, holder: str, *groups: str, now: int | None = NOW, **fields: Any) -> Grant:
     (grant,) = await store.acquire([ticket(holder, *groups, **fields)], now=now)
     return grant
 
 
 async def register(
-    store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int = NOW, **fields: Any
+    store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
 ) -> tuple[LimitIgnored, ...]:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
     return await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)

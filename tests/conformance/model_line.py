@@ -148,7 +148,6 @@ class Line:
         """Whether it changed anything, and the complaint where a limit of another value is in force."""
         row = self.state.groups.setdefault(wanted.group, GroupRow())
         if row.limit is None:
-            row.limit, row.source, row.last_job = wanted.slots, wanted.source, self.state.last_number
             self.adopt_holders(wanted.group)
         else:
             in_force = Limit(group=wanted.group, slots=row.limit, source=row.source)
@@ -157,7 +156,7 @@ class Line:
                 return False, [LimitIgnored(wanted=wanted, in_force=in_force)]
             if kept_out or wanted == in_force:
                 return False, []
-            row.limit, row.source = wanted.slots, wanted.source
+        row.limit, row.source, row.last_job = wanted.slots, wanted.source, self.state.last_number
         self.tell(LIMIT, wanted.group, {"limit": row.limit, "source": int(row.source)}, now)
         return True, []
 

@@ -411,7 +411,7 @@ async def test_a_caller_waits_behind_a_paused_group_and_gets_it_when_it_is_resum
     assert await held(store, "gpu") == {"gpu": ["a"]}
 
 
-@pytest.mark.parametrize("freed_by", ["raise", "remove", "hand_back", "revoke", "cancelled worker", "expiry"])
+@pytest.mark.parametrize("freed_by", ["raise", "remove", "hand_back", "revoke", "cancel", "expiry"])
 async def test_whatever_makes_room_hands_it_over_in_the_same_step(store: Store, freed_by: str) -> None:
     await limit(store, "gpu", 1)
     lease = await start(store, "first", groups=("gpu",))
@@ -425,9 +425,8 @@ async def test_whatever_makes_room_hands_it_over_in_the_same_step(store: Store, 
         await hand_back(store, lease)
     elif freed_by == "revoke":
         await store.revoke("gpu", 0, force=True, now=NOW)
-    elif freed_by == "cancelled worker":
+    elif freed_by == "cancel":
         await store.cancel(job_id="first", now=NOW)
-        await store.finish([], now=NOW)
         await hand_back(store, lease)
     else:
         await pass_time(store, since=NOW, until=NOW + LEASE)

@@ -168,8 +168,7 @@ async def test_a_running_job_keeps_the_slots_it_took_when_its_tasks_groups_chang
     assert (await store.group("gpu")).active == 0
 
 
-async def test_a_worker_that_starts_takes_back_the_slot_a_caller_would_have_got(store: Store) -> None:
-    """The job was first in line, and from now on there is somebody who can run it."""
+async def test_once_a_worker_has_started_a_freed_slot_is_left_for_the_job_before_the_caller(store: Store) -> None:
     await limit(store, "gpu", 1)
     grant = await acquire(store, "holds", "gpu")
     await submit(store, "job", groups=("gpu",))

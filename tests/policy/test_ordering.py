@@ -299,12 +299,7 @@ def test_neighbours_next_to_each_other_leave_no_place():
     taken = {drawn_place(100, 0) + step for step in range(65)}
 
     assert place_between(drawn_place(100, 0), drawn_place(100, 0) + 1, next_to_high=False, taken=nobody) is None
-    assert (
-        place_between(
-            drawn_place(100, 0), drawn_place(101, 0), next_to_high=False, taken=taken.__contains__
-        )
-        is None
-    )
+    assert place_between(drawn_place(100, 0), drawn_place(101, 0), next_to_high=False, taken=taken.__contains__) is None
 
 
 # --- spreading out ----------------------------------------------------------------------------------------------

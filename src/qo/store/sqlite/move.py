@@ -34,7 +34,9 @@ def move(step: Step, job_id: str, *, before: str | None, after: str | None, by: 
     assert other_id is not None
     if other_id == job_id:
         raise MoveRefused(f"Job {job_id!r} cannot be moved beside itself; name another job in line.")
-    row, other = _in_line(step, job_id), _in_line(step, other_id)
+    row, other = by_id(step.db, job_id), by_id(step.db, other_id)
+    for standing in (row, other):
+        _check_in_line(standing)
     assert other.key is not None
     band = priority_of(other.key)
     ahead, behind = _neighbours(step, row, other.key, includes_other_ahead=after is not None)
@@ -49,16 +51,10 @@ def move(step: Step, job_id: str, *, before: str | None, after: str | None, by: 
     return with_position(step, row.id)
 
 
-def _in_line(step: Step, job_id: str) -> JobRow:
-    row = by_id(step.db, job_id)
+def _check_in_line(row: JobRow) -> None:
     if row.state != State.QUEUED:
-        raise InvalidTransition(
-            f"Job {job_id!r}",
-            row.state,
-            "moved in the line, in which it does not stand",
-            allowed_after(State(row.state)),
-        )
-    return row
+        wanted = "moved in the line, in which it does not stand"
+        raise InvalidTransition(f"Job {row.id!r}", row.state, wanted, allowed_after(State(row.state)))
 
 
 def _neighbours(step: Step, row: JobRow, key: int, *, includes_other_ahead: bool) -> tuple[list[JobRow], list[JobRow]]:

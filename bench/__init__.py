@@ -1,0 +1,1 @@
+"""Figures that qo is built for, measured as ratios in one run. `python -m bench` prints them all."""

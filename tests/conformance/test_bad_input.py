@@ -1,0 +1,261 @@
+"""Bad input at the door: refused with a sentence that names the field, and nothing is changed.
+
+What each field may be is in `tests/store/test_check.py`; here every operation is seen to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from harness import LEASE, NOW, acquire, limit, register, standing, start, submission, submit, ticket
+
+from qo.errors import InvalidPriority, PayloadTooLarge, QoError, SubmitRefused
+from qo.job import JobError, Progress, State
+from qo.store.base import Store
+from qo.store.values import (
+    Advance,
+    Average,
+    Limit,
+    Outcome,
+    Registration,
+    Renewal,
+    Source,
+    Submission,
+    TaskOptions,
+)
+
+LONG = "n" * 201
+
+
+def asked(**fields):
+    return {"worker": "w1", "tasks": ["work"], "places": 1, "lease_ms": LEASE, "claim_id": "c1", "now": NOW, **fields}
+
+
+def limited(**fields):
+    return Limit(**{"group": "gpu", "slots": 1, "source": Source.OPERATOR, **fields})
+
+
+Call = Callable[[Store], Awaitable[object]]
+
+SUBMISSIONS = [
+    ("id", {"id": ""}),
+    ("id", {"id": LONG}),
+    ("id", {"id": "line\nbreak"}),
+    ("id", {"id": "half a pair \ud800"}),
+    ("task", {"task": "a:b"}),
+    ("task", {"task": "global"}),
+    ("task", {"task": "providers"}),
+    ("priority", {"priority": 100}),
+    ("priority", {"priority": -1}),
+    ("priority", {"priority": True}),
+    ("user", {"user": LONG}),
+    ("project", {"project": "\x00"}),
+    ("parent", {"parent": ""}),
+    ("phase", {"phase": 1}),
+    ("phase", {"phase": 0, "parent": "p"}),
+    ("group", {"groups": ("user:other",)}),
+    ("group", {"groups": ("global",)}),
+    ("group", {"groups": ("priority:5",)}),
+    ("groups", {"groups": "gpu"}),
+    ("limit", {"limits": (limited(slots=-1),)}),
+    ("unique", {"unique": LONG}),
+    ("run_at_ms", {"run_at_ms": -1}),
+    ("run_at_ms", {"run_at_ms": 10**18}),
+    ("quota_jitter_ms", {"quota_jitter_ms": 3_600_001}),
+    ("cap", {"cap": -1}),
+    ("max_attempts", {"max_attempts": 0}),
+    ("timeout_ms", {"timeout_ms": 0}),
+    ("by", {"by": ""}),
+    ("boost", {"standing": standing(boost=64)}),
+    ("tier", {"standing": standing("")}),
+    ("user_limit", {"standing": standing(user_limit=-1)}),
+    ("daily_quota", {"standing": standing(daily_quota=0)}),
+]
+
+CALLS: list[tuple[str, Call]] = [
+    ("worker", lambda store: store.claim(**asked(worker=""))),
+    ("task", lambda store: store.claim(**asked(tasks=["a:b"]))),
+    ("tasks", lambda store: store.claim(**asked(tasks="work"))),
+    ("places", lambda store: store.claim(**asked(places=0))),
+    ("lease_ms", lambda store: store.claim(**asked(lease_ms=0))),
+    ("claim_id", lambda store: store.claim(**asked(claim_id=LONG))),
+    ("lease_ms", lambda store: store.renew([Renewal(holder="held", token="1", lease_ms=-1)], now=NOW)),
+    ("holder", lambda store: store.renew([Renewal(holder="", token="1", lease_ms=1)], now=NOW)),
+    ("progress.done", lambda store: store.advance([advance(progress=Progress(float("nan")))], now=NOW)),
+    ("stage", lambda store: store.advance([advance(stage="")], now=NOW)),
+    ("message", lambda store: store.advance([advance(message="\ud800")], now=NOW)),
+    ("state", lambda store: store.finish([ended(state=State.RUNNING)], now=NOW)),
+    ("retry_at_ms", lambda store: store.finish([ended(state=State.SCHEDULED)], now=NOW)),
+    ("closed", lambda store: store.finish([ended(state=State.QUEUED, closed={"gpu": -1})], now=NOW)),
+    ("error.message", lambda store: store.finish([ended(state=State.FAILED, error=JobError("\ud800"))], now=NOW)),
+    ("priority", lambda store: store.set_priority(100, job_id="waits", now=NOW)),
+    ("job_id", lambda store: store.set_priority(10, now=NOW)),
+    ("job_id", lambda store: store.set_priority(10, job_id="waits", parent="p", now=NOW)),
+    ("by", lambda store: store.set_priority(10, job_id="waits", by="", now=NOW)),
+    ("before", lambda store: store.move("waits", now=NOW)),
+    ("before", lambda store: store.move("waits", before="other", after="other", now=NOW)),
+    ("before", lambda store: store.move("waits", before="waits", now=NOW)),
+    ("job_id", lambda store: store.cancel(now=NOW)),
+    ("job_id", lambda store: store.cancel(job_id="waits", parent="p", now=NOW)),
+    ("user", lambda store: store.set_tier(LONG, standing(), now=NOW)),
+    ("boost", lambda store: store.set_tier("u1", standing(boost=-1), now=NOW)),
+    ("limit", lambda store: store.set_limits([limited(slots=-1)], now=NOW)),
+    ("limit", lambda store: store.set_limits([limited(slots=True)], now=NOW)),
+    ("group", lambda store: store.set_limits([limited(group="")], now=NOW)),
+    ("group", lambda store: store.set_limits([limited(group="priority:100")], now=NOW)),
+    ("group", lambda store: store.remove_limit(LONG, now=NOW)),
+    ("group", lambda store: store.set_paused("a\nb", True, now=NOW)),
+    ("slot_id", lambda store: store.revoke("gpu", -1, force=True, now=NOW)),
+    ("groups", lambda store: store.acquire([ticket("h")], now=NOW)),
+    ("groups", lambda store: store.acquire([ticket("h", "gpu", "gpu")], now=NOW)),
+    ("group", lambda store: store.acquire([ticket("h", "")], now=NOW)),
+    ("holder", lambda store: store.acquire([ticket(LONG, "gpu")], now=NOW)),
+    ("lease_ms", lambda store: store.acquire([ticket("h", "gpu", lease_ms=0)], now=NOW)),
+    ("wait_ms", lambda store: store.acquire([ticket("h", "gpu", wait_ms=-1)], now=NOW)),
+    ("priority", lambda store: store.acquire([ticket("h", "gpu", priority=100)], now=NOW)),
+    ("holder", lambda store: store.release([("", None)], now=NOW)),
+    ("places", lambda store: register(store, "w9", "work", places=0)),
+    ("task", lambda store: register(store, "w9", "a:b")),
+    ("group", lambda store: register(store, "w9", TaskOptions(name="work", groups=("user:u1",)))),
+    ("limit", lambda store: register(store, "w9", TaskOptions(name="work", limit=-1))),
+    ("lifetime_ms", lambda store: store.register(worker(lifetime_ms=0), now=NOW)),
+    ("lease_ms", lambda store: store.catch_up(lease_ms=0, now=NOW)),
+    ("period_ms", lambda store: store.age(period_ms=0, now=NOW)),
+    ("after_ms", lambda store: store.fail_unconfirmed(after_ms=-1, error=JobError("late"), now=NOW)),
+    ("ages_ms", lambda store: store.take_reminders(ages_ms=[2, 1], now=NOW)),
+    ("keep_ms", lambda store: store.forget(keep_ms=-1, keep_jobs=0, keep_events=0, now=NOW)),
+    ("limit", lambda store: store.jobs(limit=0)),
+    ("after", lambda store: store.events(-1)),
+    ("weight", lambda store: store.observe([(Average(name="a", first=0.0, weight=2.0), 1.0)])),
+    ("value", lambda store: store.observe([(Average(name="a", first=0.0, weight=0.5), float("inf"))])),
+    ("ratios", lambda store: store.record_estimate_errors("work", [float("nan")])),
+    ("name", lambda store: store.put_record("", 1, version=0)),
+    ("version", lambda store: store.put_record("key", 1, version=-1)),
+]
+
+
+def advance(**fields) -> Advance:
+    return Advance(job_id="held", token="1", **fields)
+
+
+def ended(**fields) -> Outcome:
+    return Outcome(job_id="held", token="1", **fields)
+
+
+def worker(**fields) -> Registration:
+    return Registration(**{"name": "w9", "tasks": (TaskOptions(name="work"),), "places": 1, **fields})
+
+
+@pytest.fixture
+async def lived_in(store: Store) -> Store:
+    """A store with something in it to break."""
+    await limit(store, "gpu", 2)
+    await start(store, "held", groups=("gpu",), user="u1")
+    await submit(store, "waits", groups=("gpu",), user="u1")
+    await submit(store, "other")
+    await acquire(store, "caller", "gpu")
+    return store
+
+
+@pytest.mark.parametrize(("field", "fields"), SUBMISSIONS)
+async def test_a_bad_submission_is_refused_by_its_field_and_nothing_is_changed(
+    lived_in: Store, snapshot, field: str, fields
+) -> None:
+    before = await snapshot()
+    bad = Submission(**{"id": "new", "task": "work", **fields})
+
+    with pytest.raises(SubmitRefused) as refused:
+        await lived_in.submit([bad], now=NOW)
+
+    assert field in str(refused.value)
+    assert str(refused.value).endswith(".")
+    assert await snapshot() == before
+
+
+@pytest.mark.parametrize(("field", "call"), CALLS)
+async def test_a_bad_argument_is_refused_by_its_field_and_nothing_is_changed(
+    lived_in: Store, snapshot, field: str, call: Call
+) -> None:
+    before = await snapshot()
+
+    with pytest.raises(QoError) as refused:
+        await call(lived_in)
+
+    assert field in str(refused.value)
+    assert str(refused.value).endswith(".")
+    assert await snapshot() == before
+
+
+async def test_a_payload_over_one_mebibyte_is_refused_and_one_of_exactly_that_is_kept(store: Store, snapshot) -> None:
+    before = await snapshot()
+
+    with pytest.raises(PayloadTooLarge, match="1048577 bytes"):
+        await store.submit([submission("big", payload=b"x" * (1024 * 1024 + 1))], now=NOW)
+
+    assert await snapshot() == before
+    whole = b'"' + b"x" * (1024 * 1024 - 2) + b'"'
+    await submit(store, "fits", payload=whole)
+    assert await store.payload("fits") == (whole, None)
+
+
+async def test_a_bad_priority_has_an_error_of_its_own(store: Store) -> None:
+    with pytest.raises(InvalidPriority, match="100"):
+        await store.submit([submission("a", priority=100)], now=NOW)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.submit([submission("good"), submission("bad", priority=100)], now=NOW),
+        lambda store: store.set_limits([limited(group="api"), limited(slots=-1)], now=NOW),
+        lambda store: store.acquire([ticket("good", "gpu"), ticket("bad")], now=NOW),
+        lambda store: store.release([("caller", None), ("", None)], now=NOW),
+        lambda store: register(store, "w9", "good", "b:ad"),
+        lambda store: store.observe(
+            [(Average(name="a", first=1.0, weight=0.5), 1.0), (Average(name="b", first=1.0, weight=9.0), 1.0)]
+        ),
+    ],
+)
+async def test_one_bad_one_in_a_list_refuses_the_whole_list(lived_in: Store, snapshot, call: Call) -> None:
+    before = await snapshot()
+
+    with pytest.raises(QoError):
+        await call(lived_in)
+
+    assert await snapshot() == before
+
+
+async def test_a_bad_finish_in_a_list_ends_no_lease(lived_in: Store, snapshot) -> None:
+    (lease,) = await lived_in.leases()
+    good = Outcome(job_id="held", token=lease.token, state=State.SUCCEEDED)
+    before = await snapshot()
+
+    with pytest.raises(QoError):
+        await lived_in.finish([good, ended(state=State.WAITING)], now=NOW)
+
+    assert await snapshot() == before
+
+
+@pytest.mark.parametrize("name", ["'; DROP TABLE job; --", "%", "_", "a*b?", "{tag}", "🙂", "a:b:c", " "])
+async def test_names_that_mean_something_elsewhere_are_just_names(store: Store, name: str) -> None:
+    await limit(store, f"user:{name}", 1)
+    await submit(store, name, user=name, project=name, parent=name, unique=name)
+    await submit(store, "second", user=name)
+
+    claimed = await store.claim(**asked(places=5))
+
+    assert [lease.job.id for lease in claimed.leases] == [name]
+    assert [job.id for job in await store.jobs(user=name, limit=10)] == ["second", name]
+    assert (await store.parent(name)).jobs[0].id == name
+
+
+async def test_the_longest_names_are_good_everywhere(store: Store) -> None:
+    name = "n" * 200
+    await limit(store, f"user:{name}", 1)
+    await submit(store, name, task=name, user=name, project=name, parent=name, phase=1, unique=name, groups=(name,))
+
+    claimed = await store.claim(**asked(worker=name, tasks=[name], claim_id=name))
+
+    assert claimed.leases[0].job.id == name
+    assert claimed.leases[0].slots == {f"user:{name}": 0}

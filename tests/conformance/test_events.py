@@ -1,0 +1,302 @@
+"""The feed: everything that happens, in order, from a cursor."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from harness import (
+    HOUR,
+    NOW,
+    ask_to_confirm,
+    claim,
+    events_of,
+    fail,
+    hand_back,
+    limit,
+    retry_later,
+    run,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
+
+from qo.errors import QoError
+from qo.event import Event
+from qo.job import Progress, moment
+from qo.store.base import Store
+
+AT_MOST_SECONDS = 30  # a net for a store that never answers; nothing here takes that long
+FAR_AWAY = 150 * 365 * 24 * HOUR
+
+
+async def test_events_are_numbered_without_gaps_from_one(store: Store) -> None:
+    await submit_all(store, "abc")
+    await claim(store, places=2)
+
+    feed = await store.events(0)
+
+    assert [event.id for event in feed.events] == list(range(1, 6))
+    assert (feed.cursor, feed.reset) == (5, False)
+    assert await store.newest_event() == 5
+
+
+async def test_an_event_tells_when_what_and_of_whom(store: Store) -> None:
+    await submit(store, "a")
+
+    assert (await store.events(0)).events == (Event(1, moment(NOW), "queued", "a", {"position": 1}),)
+
+
+async def test_the_feed_goes_on_from_a_cursor(store: Store) -> None:
+    await submit_all(store, "ab")
+    cursor = (await store.events(0)).cursor
+
+    nothing_new = await store.events(cursor)
+    await submit(store, "c")
+    new = await store.events(cursor)
+
+    assert (nothing_new.events, nothing_new.cursor) == ((), cursor)
+    assert [event.subject for event in new.events] == ["c"]
+
+
+async def test_a_long_feed_comes_in_pages_with_nothing_missed(store: Store) -> None:
+    await submit_all(store, "abcdefg")
+
+    seen, cursor = [], 0
+    while (feed := await store.events(cursor, limit=3)).events:
+        assert len(feed.events) <= 3
+        seen += [event.subject for event in feed.events]
+        cursor = feed.cursor
+
+    assert seen == list("abcdefg")
+
+
+async def test_an_empty_store_has_an_empty_feed(store: Store) -> None:
+    feed = await store.events(0)
+
+    assert (feed.events, feed.cursor, feed.reset) == ((), 0, False)
+    assert await store.newest_event() == 0
+
+
+async def test_a_cursor_older_than_what_is_kept_is_told_reset_and_where_to_go_on(store: Store) -> None:
+    await submit_all(store, "abcde")
+    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW)
+
+    old, oldest_good = await store.events(2), await store.events(3)
+
+    assert (old.reset, old.events, old.cursor) == (True, (), 5)
+    assert ([event.subject for event in oldest_good.events], oldest_good.reset) == (["d", "e"], False)
+
+
+async def test_a_jobs_whole_life_is_told(store: Store) -> None:
+    await submit(store, "a", run_at_ms=NOW + 1)
+    (first,) = await claim(store, worker="w1", now=NOW + 1)
+    await run(store, first, stage="code", message="m", progress=Progress(1, 2, "t"), now=NOW + 2)
+    await retry_later(store, first, at=NOW + 3, now=NOW + 2)
+    (second,) = await claim(store, worker="w2", now=NOW + 3)
+    await hand_back(store, second, now=NOW + 3)
+    (third,) = await claim(store, now=NOW + 3)
+    await ask_to_confirm(store, third, message="Go on?", now=NOW + 4)
+    await store.confirm("a", now=NOW + 5)
+    (fourth,) = await claim(store, now=NOW + 5)
+    await fail(store, fourth, now=NOW + 6)
+    await store.retry("a", now=NOW + 7)
+    (fifth,) = await claim(store, now=NOW + 7)
+    await store.cancel(job_id="a", message="Enough.", now=NOW + 7)
+    await succeed(store, fifth, now=NOW + 8)
+
+    assert await events_of(store, "a") == [
+        ("scheduled", {"run_at": NOW + 1}),
+        ("queued", {"position": 1}),
+        ("starting", {"worker": "w1", "attempt": 1}),
+        ("running", {}),
+        ("stage", {"stage": "code", "message": "m"}),
+        ("progress", {"done": 1, "total": 2, "text": "t"}),
+        ("scheduled", {"run_at": NOW + 3}),
+        ("queued", {"position": 1}),
+        ("starting", {"worker": "w2", "attempt": 2}),
+        ("queued", {"reason": "handed_back"}),
+        ("starting", {"worker": "w1", "attempt": 2}),
+        ("running", {}),
+        ("confirming", {"message": "Go on?"}),
+        ("queued", {"position": 1}),
+        ("starting", {"worker": "w1", "attempt": 1}),
+        ("failed", {"message": "It broke."}),
+        ("queued", {"position": 1}),
+        ("starting", {"worker": "w1", "attempt": 1}),
+        ("cancel_wanted", {}),
+        ("running", {}),
+        ("succeeded", {}),
+    ]
+
+
+async def test_changes_by_people_are_told(store: Store) -> None:
+    await submit_all(store, "ab")
+    await store.set_priority(20, job_id="a", now=NOW)
+    await store.move("b", before="a", now=NOW)
+    await store.move("b", after="a", now=NOW)
+    await store.age(period_ms=HOUR, now=NOW + HOUR)
+    await store.cancel(job_id="a", message="No.", now=NOW)
+
+    assert await events_of(store, "a") == [
+        ("queued", {"position": 1}),
+        ("priority", {"priority": 20, "from": 50}),
+        ("cancelled", {"message": "No."}),
+    ]
+    assert await events_of(store, "b") == [
+        ("queued", {"position": 2}),
+        ("moved", {"before": "a"}),
+        ("moved", {"after": "a"}),
+    ]
+
+
+async def test_an_aged_job_is_told_with_its_new_level(store: Store) -> None:
+    await submit(store, "a", priority=70)
+
+    await store.age(period_ms=HOUR, now=NOW + HOUR)
+
+    assert (await events_of(store, "a"))[-1] == ("aged", {"priority": 50})
+
+
+async def test_limits_and_pauses_are_told_of_their_group_where_they_change(store: Store) -> None:
+    await limit(store, "gpu", 3)
+    await limit(store, "gpu", 3)
+    await store.set_paused("gpu", True, now=NOW)
+    await store.set_paused("gpu", True, now=NOW)
+    await store.set_paused("gpu", False, now=NOW)
+    await store.remove_limit("gpu", now=NOW)
+    await store.remove_limit("gpu", now=NOW)
+
+    assert await events_of(store, "gpu") == [
+        ("limit", {"limit": 3, "source": 1}),
+        ("paused", {}),
+        ("resumed", {}),
+        ("limit", {"limit": None, "source": 1}),
+    ]
+
+
+async def test_a_refused_operation_is_not_told(store: Store) -> None:
+    await start(store, "a")
+    before = await store.newest_event()
+
+    for refused in (store.retry("a", now=NOW), store.confirm("a", now=NOW), store.move("a", before="b", now=NOW)):
+        with pytest.raises(QoError):
+            await refused
+
+    assert await store.newest_event() == before
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_waits_for_events_is_answered_at_once_when_there_are_some(store: Store) -> None:
+    await submit(store, "a")
+
+    assert await store.wait_for_events(0, timeout_seconds=AT_MOST_SECONDS)
+
+
+async def test_whoever_waits_for_events_hears_of_the_next_one(store: Store) -> None:
+    cursor = await store.newest_event()
+    waiting = asyncio.ensure_future(store.wait_for_events(cursor, timeout_seconds=AT_MOST_SECONDS))
+    await asyncio.sleep(0)  # let it begin to wait; it must not matter whether it has
+
+    await submit(store, "a")
+
+    assert await waiting
+
+
+async def test_many_watchers_hear_of_one_event(store: Store) -> None:
+    waiting = [asyncio.ensure_future(store.wait_for_events(0, timeout_seconds=AT_MOST_SECONDS)) for _ in range(100)]
+    await asyncio.sleep(0)
+
+    await submit(store, "a")
+
+    assert all(await asyncio.gather(*waiting))
+
+
+async def test_whoever_waits_in_vain_is_told_when_the_time_is_up(store: Store) -> None:
+    await submit(store, "a")
+    cursor = await store.newest_event()
+
+    assert not await store.wait_for_events(cursor, timeout_seconds=0.01)
+
+
+# --- waiting for work: it looks at the present state by the store's own clock, so these give no time -------------
+
+
+def waiting_for_work(store: Store, *, timeout_seconds: float = AT_MOST_SECONDS) -> asyncio.Future[bool]:
+    return asyncio.ensure_future(store.wait_for_work(worker="w1", tasks=["work"], timeout_seconds=timeout_seconds))
+
+
+async def test_a_worker_is_answered_at_once_when_there_is_something_to_claim(store: Store) -> None:
+    await submit(store, "a", now=None)
+
+    assert await waiting_for_work(store)
+
+
+async def test_a_worker_hears_of_a_job_that_is_submitted(store: Store) -> None:
+    waiting = waiting_for_work(store)
+    await asyncio.sleep(0)
+
+    await submit(store, "a", now=None)
+
+    assert await waiting
+
+
+@pytest.mark.parametrize("nothing", ["empty", "other task", "paused", "full task", "full group", "scheduled", "held"])
+async def test_a_worker_is_told_when_the_time_is_up_and_there_is_nothing_for_it(store: Store, nothing: str) -> None:
+    match nothing:
+        case "other task":
+            await submit(store, "a", task="other", now=None)
+        case "paused":
+            await store.set_paused("global", True)
+            await submit(store, "a", now=None)
+        case "full task":
+            await limit(store, "work", 0, now=None)
+            await submit(store, "a", now=None)
+        case "full group":
+            await limit(store, "gpu", 0, now=None)
+            await submit(store, "a", groups=("gpu",), now=None)
+        case "scheduled":
+            await submit(store, "a", run_at_ms=FAR_AWAY, now=None)
+        case "held":
+            await submit(store, "a", now=None)
+            await claim(store, now=None)
+
+    assert not await waiting_for_work(store, timeout_seconds=0.01)
+
+
+@pytest.mark.parametrize("freed_by", ["finish", "resume", "raise", "remove", "cancel", "release", "priority"])
+async def test_work_conserving_a_worker_that_waits_hears_of_everything_that_makes_room(
+    store: Store, freed_by: str
+) -> None:
+    await limit(store, "gpu", 1, now=None)
+    lease = await start(store, "holder", groups=("gpu",), now=None)
+    await submit(store, "next", groups=("gpu",), now=None)
+    if freed_by in ("resume", "priority"):
+        await limit(store, "gpu", 2, now=None)
+        await store.set_paused("priority:50", True)
+    assert await claim(store, now=None) == []
+    waiting = waiting_for_work(store)
+    await asyncio.sleep(0)
+
+    match freed_by:
+        case "finish":
+            await succeed(store, lease, now=None)
+        case "resume":
+            await store.set_paused("priority:50", False)
+        case "raise":
+            await limit(store, "gpu", 2, now=None)
+        case "remove":
+            await store.remove_limit("gpu")
+        case "cancel":
+            await store.cancel(job_id="holder")
+            await hand_back(store, lease, now=None)
+        case "release":
+            await store.revoke("gpu", 0, force=True)
+        case "priority":
+            await store.set_priority(20, job_id="next")
+
+    assert await waiting
+    assert [one.job.id for one in await claim(store, now=None)] == ["next"]

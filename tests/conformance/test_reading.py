@@ -1,0 +1,286 @@
+"""Reading: a job, the line, positions, groups, leases, usage."""
+
+from __future__ import annotations
+
+import pytest
+from harness import (
+    HOUR,
+    NOW,
+    acquire,
+    ask_to_confirm,
+    claim,
+    fail,
+    hand_back,
+    limit,
+    line,
+    numbered,
+    run,
+    standing,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
+
+from qo.errors import JobNotFound
+from qo.job import Job, State, moment
+from qo.store.base import Store
+from qo.store.values import GroupStatus, Source, UserUsage
+
+
+async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
+    await submit(
+        store,
+        "a",
+        task="build",
+        payload=b'{"n": 1}',
+        priority=20,
+        user="u1",
+        project="p1",
+        parent="107",
+        phase=1,
+        groups=("gpu",),
+        unique="k",
+        max_attempts=5,
+        timeout_ms=1500,
+        standing=standing("partner", iterations_batch=3, iterations_max=9),
+    )
+
+    assert await store.job("a") == Job(
+        id="a",
+        task="build",
+        state=State.QUEUED,
+        status="queued",
+        priority=20,
+        groups=(
+            "global", "build", "priority:20", "user:u1", "project:p1", "tier:partner", "parent:107", "gpu",
+        ),
+        submitted_at=moment(NOW),
+        attempts=0,
+        max_attempts=5,
+        tier="partner",
+        user="u1",
+        project="p1",
+        parent="107",
+        phase=1,
+        unique="k",
+        position=1,
+        position_original=1,
+        iterations_granted=3,
+        iterations_max=9,
+        timeout_seconds=1.5,
+        joined_at=moment(NOW),
+    )  # fmt: skip
+    assert await store.payload("a") == (b'{"n": 1}', None)
+
+
+async def test_a_submit_answers_with_the_job_as_it_is_read(store: Store) -> None:
+    job = await submit(store, "a", user="u1", run_at_ms=NOW + HOUR)
+
+    assert job == await store.job("a")
+
+
+@pytest.mark.parametrize("read", ["job", "payload", "blockers"])
+async def test_a_job_that_does_not_exist_is_not_found(store: Store, read: str) -> None:
+    with pytest.raises(JobNotFound, match="'nobody'"):
+        await getattr(store, read)("nobody")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.set_priority(10, job_id="nobody", now=NOW),
+        lambda store: store.cancel(job_id="nobody", now=NOW),
+        lambda store: store.retry("nobody", now=NOW),
+        lambda store: store.confirm("nobody", now=NOW),
+    ],
+)
+async def test_a_job_that_does_not_exist_is_not_changed(store: Store, snapshot, change) -> None:
+    before = await snapshot()
+
+    with pytest.raises(JobNotFound, match="'nobody'"):
+        await change(store)
+
+    assert await snapshot() == before
+
+
+async def some_jobs(store: Store) -> None:
+    await submit(store, "done", user="u1", task="x")
+    await succeed(store, *await claim(store, tasks=["x"]))
+    await submit(store, "staged", user="u2", task="y", parent="p")
+    await run(store, (await claim(store, tasks=["y"]))[0], stage="code")
+    await submit(store, "later", user="u1", task="x", run_at_ms=NOW + HOUR)
+    await submit_all(store, ["q1", "q2"], user="u1", task="x")
+    await submit(store, "urgent", user="u2", task="y", priority=10)
+
+
+async def test_jobs_are_those_in_line_in_their_order_and_then_the_others_by_submission(store: Store) -> None:
+    await some_jobs(store)
+
+    jobs = await store.jobs()
+
+    assert [job.id for job in jobs] == ["urgent", "q1", "q2", "done", "staged", "later"]
+    assert [job.position for job in jobs] == [1, 2, 3, None, None, None]
+
+
+async def test_newest_first_turns_the_others_round_and_never_the_line(store: Store) -> None:
+    await some_jobs(store)
+
+    jobs = await store.jobs(newest_first=True)
+
+    assert [job.id for job in jobs] == ["urgent", "q1", "q2", "later", "staged", "done"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"status": "queued"}, ["urgent", "q1", "q2"]),
+        ({"status": "running"}, ["staged"]),
+        ({"status": "code"}, ["staged"]),
+        ({"status": "succeeded"}, ["done"]),
+        ({"status": "scheduled"}, ["later"]),
+        ({"status": "nonsense"}, []),
+        ({"user": "u1"}, ["q1", "q2", "done", "later"]),
+        ({"task": "y"}, ["urgent", "staged"]),
+        ({"parent": "p"}, ["staged"]),
+        ({"user": "u1", "status": "queued"}, ["q1", "q2"]),
+        ({"user": "u2", "task": "x"}, []),
+        ({"limit": 2}, ["urgent", "q1"]),
+        ({"limit": 4}, ["urgent", "q1", "q2", "done"]),
+        ({"user": "u1", "limit": 3}, ["q1", "q2", "done"]),
+    ],
+)
+async def test_jobs_are_found_by_what_they_are(store: Store, wanted, found) -> None:
+    await some_jobs(store)
+
+    assert [job.id for job in await store.jobs(**wanted)] == found
+
+
+async def test_a_staged_job_that_succeeded_is_ready(store: Store) -> None:
+    lease = await start(store, "a")
+    await run(store, lease, stage="checks")
+    await succeed(store, lease)
+
+    by_status, by_state = await store.jobs(status="ready"), await store.jobs(status="succeeded")
+
+    assert [job.id for job in by_status] == [job.id for job in by_state] == ["a"]
+    assert by_status[0].status == "ready"
+
+
+async def test_positions_are_ranks_from_one_of_all_or_of_the_given(store: Store) -> None:
+    await submit_all(store, "abcd")
+    await store.set_priority(10, job_id="d", now=NOW)
+    await claim(store)
+
+    assert await store.positions() == {"a": 1, "b": 2, "c": 3}
+    assert await store.positions(["c", "a", "d", "nobody"]) == {"c": 3, "a": 1}
+    assert await store.positions([]) == {}
+
+
+async def test_the_position_of_any_job_is_its_rank_among_many(store: Store, crowd: int) -> None:
+    await submit_all(store, numbered("j", crowd))
+    await submit_all(store, numbered("low", 5), priority=70)
+
+    order = await line(store)
+
+    for job_id in (order[0], order[crowd // 2], order[crowd - 1], order[-1]):
+        assert (await store.job(job_id)).position == order.index(job_id) + 1
+
+
+async def test_jobs_that_are_put_aside_have_a_position_like_all_others(store: Store) -> None:
+    await limit(store, "gpu", 0)
+    await submit_all(store, ["a", "b"], groups=("gpu",))
+    await submit(store, "c")
+
+    assert await store.positions() == {"a": 1, "b": 2, "c": 3}
+
+
+async def test_only_jobs_in_line_are_counted_and_have_a_position(store: Store) -> None:
+    await some_jobs(store)
+
+    assert await store.waiting_count() == 3
+    assert (await store.job("staged")).position is None
+
+
+# --- groups -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_nobody_has_named_is_unlimited_and_empty(store: Store) -> None:
+    assert await store.group("never-heard-of") == GroupStatus(group="never-heard-of")
+
+
+async def test_a_group_shows_its_limit_source_use_and_who_waits_because_of_it(store: Store) -> None:
+    await limit(store, "gpu", 1, source=Source.CONFIGURATION)
+    await submit_all(store, "abc", groups=("gpu",))
+    await claim(store, places=5)
+    await acquire(store, "caller", "gpu")
+
+    status = await store.group("gpu")
+
+    assert (status.limit, status.source, status.paused) == (1, Source.CONFIGURATION, False)
+    assert (status.active, status.waiting) == (1, 3)
+    assert [slot.holder for slot in status.slots] == ["a"]
+
+
+async def test_all_groups_with_a_limit_a_pause_a_closing_time_or_holders_are_listed_without_slots(
+    store: Store,
+) -> None:
+    await limit(store, "limited", 2)
+    await store.set_paused("paused", True, now=NOW)
+    await start(store, "a", groups=("held", "limited"))
+    await submit(store, "waits", groups=("named-only",))
+    await hand_back(store, await start(store, "b", groups=("closed",)), closed={"closed": NOW + 5000})
+
+    groups = await store.groups()
+
+    assert [(group.group, group.active) for group in groups] == [
+        ("closed", 0),
+        ("held", 1),
+        ("limited", 1),
+        ("paused", 0),
+    ]
+    assert all(group.slots == () for group in groups)
+
+
+async def test_a_closed_group_tells_until_when(store: Store) -> None:
+    lease = await start(store, "a", groups=("bucket",))
+
+    await hand_back(store, lease, closed={"bucket": NOW + 5000})
+
+    assert (await store.group("bucket")).closed_until == moment(NOW + 5000)
+
+
+# --- usage ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_user_nobody_knows_has_used_nothing(store: Store) -> None:
+    assert await store.usage("nobody", now=NOW) == UserUsage(user="nobody")
+
+
+async def test_a_users_usage_is_that_of_the_day(store: Store) -> None:
+    await submit_all(store, "abc", user="u1", standing=standing("partner", daily_quota=2))
+
+    usage = await store.usage("u1", now=NOW)
+
+    assert usage == UserUsage(user="u1", tier="partner", daily_quota=2, used_today=2, deferred=1)
+
+
+async def test_reading_changes_nothing(store: Store, snapshot) -> None:
+    await some_jobs(store)
+    await fail(store, await start(store, "failed"))
+    await ask_to_confirm(store, await start(store, "confirming", groups=("gpu",)))
+    before = await snapshot()
+
+    await store.jobs()
+    await store.positions()
+    await store.blockers("q1", now=NOW)
+    await store.groups()
+    await store.group("gpu")
+    await store.leases()
+    await store.usage("u1", now=NOW)
+    await store.workers(now=NOW)
+    await store.series()
+    await store.audit()
+    await store.events(0)
+
+    assert await snapshot() == before

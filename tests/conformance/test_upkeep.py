@@ -1,0 +1,260 @@
+"""What time does: due jobs, confirmations that nobody gives, reminders."""
+
+from __future__ import annotations
+
+import pytest
+from harness import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NOW,
+    ask_to_confirm,
+    catch_up,
+    claim,
+    events_of,
+    ids,
+    line,
+    numbered,
+    retry_later,
+    start,
+    state,
+    submission,
+    submit,
+    submit_all,
+    whole,
+)
+
+from qo.job import JobError, State, moment
+from qo.store.base import Store
+from qo.store.values import Reminder
+
+pytestmark = pytest.mark.small_bounds
+
+TOO_LATE = JobError(message="Nobody confirmed it within 24 hours.")
+
+
+async def confirming(store: Store, *job_ids: str, now: int = NOW) -> None:
+    for job_id in job_ids:
+        await ask_to_confirm(store, await start(store, job_id, now=now), now=now)
+
+
+async def fail_unconfirmed(store: Store, *, now: int, after_ms: int = 24 * HOUR) -> list[str]:
+    return await whole(lambda: store.fail_unconfirmed(after_ms=after_ms, error=TOO_LATE, now=now))
+
+
+async def all_reminders(store: Store, *, now: int, ages_ms: tuple[int, ...] = (12 * HOUR, 23 * HOUR)) -> list:
+    found = []
+    while reminders := await store.take_reminders(ages_ms=ages_ms, now=now):
+        assert len(reminders) <= store.bounds.portion
+        found += reminders
+    return found
+
+
+# --- due jobs ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_delayed_job_joins_the_line_when_it_is_due_and_not_before(store: Store) -> None:
+    job = await submit(store, "a", run_at_ms=NOW + HOUR)
+
+    early = await catch_up(store, now=NOW + HOUR - 1)
+    due = await catch_up(store, now=NOW + HOUR)
+
+    assert (job.state, early, due) == (State.SCHEDULED, [], ["a"])
+    joined = await store.job("a")
+    assert (joined.joined_at, joined.run_at, joined.position) == (moment(NOW + HOUR), moment(NOW + HOUR), 1)
+    assert await events_of(store, "a") == [("scheduled", {"run_at": NOW + HOUR}), ("queued", {"position": 1})]
+
+
+@pytest.mark.parametrize("run_at", [NOW, NOW - 1, 0])
+async def test_a_time_that_has_passed_counts_as_now(store: Store, run_at: int) -> None:
+    job = await submit(store, "a", run_at_ms=run_at)
+
+    assert (job.state, job.run_at, job.joined_at) == (State.QUEUED, moment(run_at), moment(NOW))
+
+
+async def test_due_jobs_join_at_the_start_of_a_submit(store: Store) -> None:
+    await submit(store, "due", run_at_ms=NOW + 1)
+
+    await submit(store, "new", now=NOW + 1)
+
+    assert await line(store) == ["due", "new"]
+
+
+async def test_due_jobs_join_at_the_start_of_a_claim(store: Store) -> None:
+    await submit(store, "due", run_at_ms=NOW + 1)
+
+    assert ids(await claim(store, now=NOW + 1)) == ["due"]
+
+
+async def test_due_jobs_join_by_their_time_in_portions_until_none_is_left(store: Store) -> None:
+    delays = [7, 3, 9, 1, 8, 2, 6, 4, 5]
+    await store.submit([submission(f"d{at}", run_at_ms=NOW + at) for at in delays], now=NOW)
+
+    joined = await catch_up(store, now=NOW + 9)
+
+    assert joined == [f"d{at}" for at in sorted(delays)]
+    assert await line(store) == joined
+
+
+async def test_one_portion_is_no_more_than_its_bound_and_says_that_there_is_more(store: Store) -> None:
+    amount = store.bounds.portion + 1
+    await submit_all(store, numbered("d", amount), run_at_ms=NOW + 1)
+
+    first = await store.catch_up(now=NOW + 1)
+    second = await store.catch_up(now=NOW + 1)
+
+    assert (len(first.ids), first.more) == (amount - 1, True)
+    assert (len(second.ids), second.more) == (1, False)
+
+
+async def test_a_claim_says_that_there_is_more_while_due_jobs_have_not_all_joined(store: Store) -> None:
+    amount = store.bounds.portion + 1
+    await submit_all(store, numbered("d", amount), run_at_ms=NOW + 1)
+
+    leases = await claim(store, places=amount, now=NOW + 1)
+
+    assert ids(leases) == numbered("d", amount)
+
+
+async def test_jobs_come_back_before_any_due_one_joins(store: Store) -> None:
+    await submit(store, "expires")
+    await claim(store, lease_ms=LEASE)
+    await submit(store, "due", run_at_ms=NOW + LEASE)
+    await catch_up(store, now=NOW + LEASE // 2)
+
+    answered = await catch_up(store, now=NOW + LEASE)
+
+    assert answered == ["expires", "due"]
+    kinds = [(event.kind, event.subject) for event in (await store.events(0)).events][-3:]
+    assert kinds == [("lease_lost", "expires"), ("queued", "expires"), ("queued", "due")]
+
+
+async def test_a_retry_whose_wait_is_over_joins_again(store: Store) -> None:
+    lease = await start(store, "a")
+    await retry_later(store, lease, at=NOW + MINUTE)
+    waiting = await store.job("a")
+
+    await catch_up(store, now=NOW + MINUTE)
+
+    assert (waiting.state, waiting.run_at, waiting.position) == (State.SCHEDULED, moment(NOW + MINUTE), None)
+    assert await state(store, "a") is State.QUEUED
+
+
+async def test_a_retry_at_once_joins_with_the_next_step(store: Store) -> None:
+    await submit_all(store, "ab")
+    (lease,) = await claim(store)
+    await retry_later(store, lease, at=NOW)
+
+    assert ids(await claim(store, places=5)) == ["b", "a"]
+
+
+# --- confirmations ----------------------------------------------------------------------------------------------
+
+
+async def test_a_confirming_job_waits_for_a_person_without_slots(store: Store) -> None:
+    lease = await start(store, "a", groups=("gpu",))
+
+    await ask_to_confirm(store, lease, message="Continue for 2 more iterations?", now=NOW + 5)
+
+    job = await store.job("a")
+    assert (job.state, job.message) == (State.CONFIRMING, "Continue for 2 more iterations?")
+    assert (job.confirmation_required_at, job.worker, job.token) == (moment(NOW + 5), None, None)
+    assert (await store.group("gpu")).active == 0
+    assert await claim(store, tasks=[job.task]) == []
+
+
+async def test_a_confirmed_job_joins_again_with_all_its_attempts(store: Store) -> None:
+    await submit(store, "a", max_attempts=1)
+    (lease,) = await claim(store)
+    await ask_to_confirm(store, lease)
+    await submit(store, "b")
+
+    job = await store.confirm("a", by="u1", now=NOW + 7)
+
+    assert (job.state, job.attempts, job.position, job.joined_at) == (State.QUEUED, 0, 2, moment(NOW + 7))
+    assert (job.confirmation_required_at, job.message) == (None, None)
+    assert ids(await claim(store, places=5)) == ["b", "a"]
+
+
+async def test_what_nobody_confirms_fails_longest_waiting_first(store: Store) -> None:
+    await confirming(store, "b", now=NOW)
+    await confirming(store, "a", now=NOW + 1)
+    await confirming(store, "c", now=NOW + HOUR)
+
+    early = await fail_unconfirmed(store, now=NOW + 24 * HOUR - 1)
+    late = await fail_unconfirmed(store, now=NOW + 24 * HOUR + 1)
+
+    job = await store.job("a")
+    assert (early, late) == ([], ["b", "a"])
+    assert (job.state, job.error, job.confirmation_required_at) == (State.FAILED, TOO_LATE, None)
+    assert job.finished_at == moment(NOW + 24 * HOUR + 1)
+    assert await state(store, "c") is State.CONFIRMING
+    assert (await events_of(store, "a"))[-1] == ("failed", {"message": TOO_LATE.message})
+
+
+async def test_a_job_that_failed_unconfirmed_can_be_retried(store: Store) -> None:
+    await confirming(store, "a")
+    await fail_unconfirmed(store, now=NOW + 24 * HOUR)
+
+    job = await store.retry("a", now=NOW + 25 * HOUR)
+
+    assert (job.state, job.error, job.finished_at) == (State.QUEUED, None, None)
+
+
+async def test_reminders_come_once_each_at_their_age(store: Store) -> None:
+    await confirming(store, "a")
+
+    numbers = []
+    for hours in (11, 12, 13, 22, 23, 23.5):
+        reminders = await all_reminders(store, now=NOW + int(hours * HOUR))
+        numbers.append([one.number for one in reminders])
+
+    assert numbers == [[], [1], [], [], [2], []]
+
+
+async def test_a_reminder_tells_the_job_and_since_when_it_waits(store: Store) -> None:
+    await confirming(store, "a")
+
+    reminders = await all_reminders(store, now=NOW + 12 * HOUR)
+
+    assert reminders == [Reminder(job_id="a", number=1, confirmation_required_at=moment(NOW))]
+
+
+async def test_of_several_reminders_that_are_due_only_the_last_is_given(store: Store) -> None:
+    await confirming(store, "a")
+
+    first = await all_reminders(store, now=NOW + 23 * HOUR)
+    again = await all_reminders(store, now=NOW + 23 * HOUR)
+
+    assert ([one.number for one in first], again) == ([2], [])
+
+
+async def test_reminders_go_to_the_longest_waiting_first_in_portions(store: Store) -> None:
+    await confirming(store, "c", now=NOW)
+    await confirming(store, "a", now=NOW + 1)
+    await confirming(store, "d", "b", now=NOW + 2)
+
+    reminders = await all_reminders(store, now=NOW + 13 * HOUR)
+
+    assert [one.job_id for one in reminders] == ["c", "a", "d", "b"]
+
+
+async def test_a_job_that_asks_again_is_reminded_again(store: Store) -> None:
+    await confirming(store, "a")
+    await all_reminders(store, now=NOW + 13 * HOUR)
+    await store.confirm("a", now=NOW + 13 * HOUR)
+    (lease,) = await claim(store, tasks=["task-of-a"], now=NOW + 13 * HOUR)
+    await ask_to_confirm(store, lease, now=NOW + 13 * HOUR)
+
+    soon = await all_reminders(store, now=NOW + 14 * HOUR)
+    later = await all_reminders(store, now=NOW + 25 * HOUR)
+
+    assert (soon, [one.number for one in later]) == ([], [1])
+
+
+async def test_nobody_is_reminded_of_what_was_confirmed_or_cancelled(store: Store) -> None:
+    await confirming(store, "a", "b")
+    await store.confirm("a", now=NOW)
+    await store.cancel(job_id="b", now=NOW)
+
+    assert await all_reminders(store, now=NOW + 13 * HOUR) == []
