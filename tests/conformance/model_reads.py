@@ -170,7 +170,7 @@ class Reads(Upkeep):
         )
 
     def groups(self) -> tuple[GroupStatus, ...]:
-        named = {name for name, row in self.state.groups.items() if row.limit is not None or row.paused or row.closed_until is not None}
+        named = {name for name, row in self.state.groups.items() if row.is_set()}
         held = {group for lease in self.state.leases.values() for group in lease.slots}
         return tuple(msgspec.structs.replace(self.group(name), slots=()) for name in sorted(named | held))
 
@@ -227,6 +227,13 @@ class Reads(Upkeep):
     def newest_event(self) -> int:
         return self.state.last_event
 
+    def might_claim(self, tasks: Sequence[str], *, now: int) -> bool:
+        """Whether a claim would find something, or would first have to deal with what has come due."""
+        jobs, leases = self.state.jobs.values(), self.state.leases.values()
+        is_due = any(job.task in tasks and job.due_at is not None and job.due_at <= now for job in jobs)
+        is_over = any(lease.expires_at <= now for lease in leases)
+        return is_due or is_over or bool(self.search_whole_line(tasks, places=1))
+
     def record(self, name: str) -> Record:
         return self.state.records.get(name, Record())
 
@@ -265,7 +272,7 @@ class Reads(Upkeep):
                     "closed_until": row.closed_until,
                 }
                 for name, row in state.groups.items()
-                if row.limit is not None or row.paused or row.closed_until is not None
+                if row.is_set()
             },
             "slots": self.slots_by_group(),
             "leases": {

@@ -112,6 +112,9 @@ class GroupRow:
     last_job: int = 0
     """the number of the newest job that named it since it has a limit"""
 
+    def is_set(self) -> bool:
+        return self.limit is not None or self.paused or self.closed_until is not None
+
 
 @dataclass
 class UserRow:

@@ -14,6 +14,8 @@ from qo.store import check
 from qo.store.base import Store
 from qo.store.values import Bounds
 
+LOOK_AGAIN_SECONDS = 0.05
+
 
 class ModelStore:
     """Every operation of the `Store` protocol; `now` comes from `clock` (milliseconds) unless given."""
@@ -52,9 +54,15 @@ class ModelStore:
             return False
         return True
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], after: int, timeout_seconds: float) -> bool:
-        """Anything that happened may have made something claimable."""
-        return await self.wait_for_events(after, timeout_seconds=timeout_seconds)
+    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while not self.model.might_claim(tasks, now=self.clock()):
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return False
+            # Time alone makes jobs due, and no step tells of that.
+            await self.wait_for_events(self.model.newest_event(), timeout_seconds=min(remaining, LOOK_AGAIN_SECONDS))
+        return True
 
     def snapshot(self) -> dict[str, Any]:
         return self.model.snapshot()

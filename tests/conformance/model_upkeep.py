@@ -25,7 +25,8 @@ class Upkeep(Admission):
         state = self.state
         if state.noted_at is not None:
             gap = now - state.noted_at
-            if gap * 3 > lease_ms * 2:
+            delayed_already = state.no_expiry_before > state.noted_at
+            if gap * 3 > lease_ms * 2 and not delayed_already:
                 state.no_expiry_before = now + lease_ms // 2
             if gap < -lease_ms:
                 self.shift_ends(gap)

@@ -156,3 +156,12 @@ async def test_a_jump_of_the_clock_loses_no_job(store: Store, at: int) -> None:
 
     states = {job.id: job.state for job in await store.jobs()}
     assert states == dict.fromkeys(("runs", "queued", "later"), State.QUEUED)
+
+
+async def test_reclaim_happens_although_everybody_looks_less_often_than_leases_last(store: Store) -> None:
+    await start(store, "job", now=NOW)
+    looks = [NOW + number * 5 * LEASE for number in range(1, 4)]
+
+    claimed = [ids(await claim(store, now=look)) for look in looks]
+
+    assert claimed[:2] == [[], ["job"]]

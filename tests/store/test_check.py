@@ -385,6 +385,18 @@ def test_every_outcome_is_allowed(state):
     assert check.check_outcome(outcome(state=state, retry_at_ms=1000)) is None
 
 
+@pytest.mark.parametrize("result", [b"1", b"null", b'{"a": [1, 2.5]}', '"ü"'.encode(), None])
+def test_a_result_is_json(result):
+    assert check.check_outcome(outcome(result=result)) is None
+
+
+@pytest.mark.parametrize(
+    "result", [b"", b"nope", b"{", b"1 2", b'"\xff"', b"NaN", b"1e999", b"[" * 5000 + b"]" * 5000, "1", {}]
+)
+def test_a_result_that_could_not_be_read_again_is_refused(result):
+    assert "JSON" in str(refusal(check.check_outcome, outcome(result=result)))
+
+
 def test_a_retry_needs_its_time():
     assert "retry_at_ms is not given" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED)))
     assert "retry_at_ms is -1" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED, retry_at_ms=-1)))

@@ -320,7 +320,8 @@ class Store(Protocol):
         """Deal with what has come due, as `claim` and `acquire` do at their start; at most one portion of each.
 
         Notes the time (as `renew` does): if more than two thirds of `lease_ms` have passed since it was last
-        noted, no lease ends during the next half `lease_ms`; if it went back by more than `lease_ms`, all ends
+        noted, no lease ends during the next half `lease_ms` (once: not if the time noted last lies within such a
+        delay, or those who look seldom would never see a lease end); if it went back by more than `lease_ms`, all ends
         of leases and tickets and closed groups go back with it. Then, in this order: groups closed until now
         open; tickets past their end are dropped; leases past their end are over, by (end, token): a caller's is
         gone; a job is cancelled if that was wanted, failed if its attempts are spent, else back in line; due

@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from math import isfinite
 from reprlib import Repr
 
+import msgspec
+
 from qo.errors import InvalidPriority, InvalidSubmit, PayloadTooLarge
 from qo.job import JobError, State
 from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
@@ -135,7 +137,8 @@ def check_outcome(outcome: Outcome) -> None:
         raise InvalidSubmit("retry_at_ms is not given; the state scheduled needs the time of next attempt.")
     if outcome.retry_at_ms is not None:
         _check_number("retry_at_ms", outcome.retry_at_ms, 0, MAX_TIME_MS)
-    _check_bytes("result", outcome.result)
+    if outcome.result is not None:
+        _check_result(outcome.result)
     if outcome.error is not None:
         check_job_error(outcome.error)
     _check_text("message", outcome.message)
@@ -439,6 +442,15 @@ def _check_text(field: str, value: object) -> None:
             f"{field} is {_shown(value)}, which has a NUL or half a surrogate pair at index {wrong.start()}; "
             "use text without those."
         )
+
+
+def _check_result(result: object) -> None:
+    """Unlike a payload, a result is decoded whenever its job is read: a bad one would spoil every list it is in."""
+    _check_bytes("result", result)
+    try:
+        msgspec.json.decode(result)  # type: ignore[call-overload]  # bytes, as just checked
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
+        raise InvalidSubmit(f"result is {_shown(result)}, which is not JSON ({wrong}); give JSON as bytes.") from None
 
 
 def _check_bytes(field: str, value: object) -> None:

@@ -18,7 +18,7 @@ from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.hand_over import hand_over, park_job
 from qo.store.sqlite.lease import claim_job
 from qo.store.sqlite.line import GATES
-from qo.store.sqlite.rows import JobRow, by_number
+from qo.store.sqlite.rows import JobRow, by_number, to_job
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.walk import Walk
 from qo.store.values import Claimed, Lease
@@ -34,10 +34,11 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
     walk = Walk(step, dict.fromkeys(tasks), passes=lambda task: not step.groups.gates_open(task))
     for examined, candidate in enumerate(walk, start=1):
         assert isinstance(candidate, JobRow)
-        blocked_by = step.groups.first_without_room(step.groups_of(candidate)[GATES:])
+        groups = step.groups_of(candidate)
+        blocked_by = step.groups.first_without_room(groups[GATES:])
         if blocked_by is None:
-            slots = claim_job(step, candidate, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
-            leases.append(_lease(step, candidate, slots, step.now + lease_ms))
+            slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
+            leases.append(_lease(step, candidate, groups, slots, step.now + lease_ms))
         else:
             park_job(step, candidate, blocked_by)
         if len(leases) == places:
@@ -49,10 +50,10 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
     return Claimed(leases=tuple(leases), more=behind or bounded)
 
 
-def _lease(step: Step, row: JobRow, slots: dict[str, int], expires_at: int) -> Lease:
+def _lease(step: Step, row: JobRow, groups: tuple[str, ...], slots: dict[str, int], expires_at: int) -> Lease:
     payload, checkpoint = sql.row(step.db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
     return Lease(
-        job=step.to_job(row),
+        job=to_job(row, groups=groups),
         token=str(row.token),
         expires_at=moment(expires_at),
         slots=slots,
@@ -63,7 +64,8 @@ def _lease(step: Step, row: JobRow, slots: dict[str, int], expires_at: int) -> L
 
 def _leases_of_claim(step: Step, claim_id: str) -> tuple[Lease, ...]:
     rows = sql.rows(step.db, "SELECT token, job, expires_at FROM lease WHERE claim = ? ORDER BY token", (claim_id,))
-    return tuple(
-        _lease(step, by_number(step.db, number), step.groups.held_by(token), expires_at)
-        for token, number, expires_at in rows
-    )
+    leases = []
+    for token, number, expires_at in rows:
+        row = by_number(step.db, number)
+        leases.append(_lease(step, row, step.groups_of(row), step.groups.held_by(token), expires_at))
+    return tuple(leases)

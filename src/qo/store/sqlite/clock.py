@@ -9,8 +9,10 @@ def note_time(step: Step, lease_ms: int) -> None:
     noted_at = step.counter("noted_at")
     if noted_at is not None:
         gap = step.now - noted_at
-        if gap * 3 > lease_ms * 2:
-            # The store was away or its clock jumped: holders could not renew, so give them time to.
+        delayed_already = step.number("no_expiry_before") > noted_at
+        if gap * 3 > lease_ms * 2 and not delayed_already:
+            # The store was away or its clock jumped: holders could not renew, so give them time to. Once: who has
+            # not renewed by the next look is gone, even if everybody looks less often than leases last.
             step.set_counter("no_expiry_before", step.now + lease_ms // 2)
         elif gap < -lease_ms:
             _shift_deadlines(step, gap)

@@ -22,6 +22,7 @@ from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Finished, Outcome
 
+ENDED_FIELDS = ("ended_token", "ended_state")
 _PASSES_THROUGH_RUNNING = (State.SUCCEEDED, State.CONFIRMING)
 _GIVES_WAY_TO_CANCEL = (State.SCHEDULED, State.QUEUED, State.CONFIRMING)
 
@@ -57,9 +58,9 @@ def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: l
         row.message = outcome.message
     row.ended_token = token
     row.ended_state = state.value
-    save(step.db, row, "ended_token", "ended_state")
     if state is State.QUEUED:
         _hand_back(row)
+        save(step.db, row, *ENDED_FIELDS)  # at once: the same call may finish with this token again
         handed_back.append(row)
     elif state is State.SCHEDULED:
         _schedule_retry(step, row, outcome)
@@ -103,7 +104,7 @@ def _schedule_retry(step: Step, row: JobRow, outcome: Outcome) -> None:
     _leave_worker(step, row, State.SCHEDULED)
     row.run_at = row.due_at = outcome.retry_at_ms
     row.error = None if outcome.error is None else to_json(outcome.error)
-    save(step.db, row, "state", "key", *RELEASE_FIELDS, "run_at", "due_at", "error", "message")
+    save(step.db, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "run_at", "due_at", "error", "message")
     step.figure("ended:scheduled", step.now - row.started_at)
     step.event(row.state, row.id, {"run_at": row.run_at})
 
@@ -112,7 +113,7 @@ def _ask_for_confirmation(step: Step, row: JobRow) -> None:
     _leave_worker(step, row, State.CONFIRMING)
     row.confirming_at = step.now
     row.reminded = 0
-    save(step.db, row, "state", "key", *RELEASE_FIELDS, "confirming_at", "reminded", "message")
+    save(step.db, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "confirming_at", "reminded", "message")
     step.event(row.state, row.id, {"message": row.message})
 
 

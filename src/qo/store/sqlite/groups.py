@@ -7,6 +7,7 @@ jobs this step has changed; the others cannot have become wrong.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 
 import apsw
@@ -26,6 +27,7 @@ class Group:
         "last_job",
         "limit",
         "name",
+        "numbers",
         "parked_changed",
         "paused",
         "source",
@@ -39,6 +41,7 @@ class Group:
         self.limit, self.source, paused, self.closed_until, self.last_job = row or (None, None, 0, None, 0)
         self.paused = bool(paused)
         self.active = 0
+        self.numbers: _Numbers | None = None
         self.spoken_for = 0
         """slots that a hand-over leaves for jobs which could start now"""
         self.had_room = True
@@ -52,11 +55,32 @@ class Group:
         return self.has_room() and (self.limit is None or self.active + self.spoken_for < self.limit)
 
 
+class _Numbers:
+    """The numbers of a group that can be taken: returned ones, lowest first, then those above the highest."""
+
+    __slots__ = ("_free", "_highest")
+
+    def __init__(self, free: list[int], highest: int) -> None:
+        self._free = free  # sorted, and so a heap already
+        self._highest = highest
+
+    def take(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self._highest += 1
+        return self._highest
+
+    def give_back(self, number: int) -> None:
+        heapq.heappush(self._free, number)
+
+
 class Groups:
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
         self._groups: dict[str, Group] = {}
         self._rejections: list[str] = []
+        self._taken: list[tuple[str, int, int]] = []
+        """slots taken but not written yet: a claim of fifty writes them at once"""
 
     def get(self, name: str) -> Group:
         group = self._groups.get(name)
@@ -97,38 +121,59 @@ class Groups:
 
     def take(self, name: str, token: int) -> int:
         """The lowest free number of a group, now held by this token."""
-        number: int = sql.value(
-            self._db,
-            "INSERT INTO slot SELECT ?1, coalesce("
-            " (SELECT min(number) FROM slot WHERE grp = ?1 AND token IS NULL),"
-            " (SELECT max(number) + 1 FROM slot WHERE grp = ?1), 0), ?2"
-            " WHERE true ON CONFLICT DO UPDATE SET token = excluded.token RETURNING number",
-            (name, token),
-        )
-        self.get(name).active += 1
+        group = self.get(name)
+        if group.numbers is None:
+            group.numbers = self._free_numbers(name)
+        number = group.numbers.take()
+        group.active += 1
+        self._taken.append((name, number, token))
         return number
 
     def free(self, token: int) -> None:
         """Free everything that a token holds."""
-        for (name,) in sql.rows(self._db, "SELECT grp FROM slot WHERE token = ?", (token,)):
+        self._write_taken()
+        held = sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
+        for name, number in held:
             group = self.get(name)
             group.active -= 1
             group.held_changed = True
-        self._db.execute("UPDATE slot SET token = NULL WHERE token = ?", (token,))
+            if group.numbers is not None:
+                group.numbers.give_back(number)
+        if held:
+            self._db.execute("UPDATE slot SET token = NULL WHERE token = ?", (token,))
 
     def held_by(self, token: int) -> dict[str, int]:
         """The numbers a token holds in groups that have a limit."""
+        self._write_taken()
         return {
             name: number
             for name, number in sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
             if self.get(name).limit is not None
         }
 
+    def _free_numbers(self, name: str) -> _Numbers:
+        self._write_taken()
+        free = sql.rows(
+            self._db,
+            "SELECT number FROM slot INDEXED BY slot_free WHERE grp = ? AND token IS NULL ORDER BY number",
+            (name,),
+        )
+        highest = sql.value(self._db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
+        return _Numbers([number for (number,) in free], -1 if highest is None else highest)
+
+    def _write_taken(self) -> None:
+        if self._taken:
+            self._db.executemany(
+                "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET token = excluded.token", self._taken
+            )
+            self._taken.clear()
+
     def adopt(self, name: str) -> None:
         """Record the running jobs that belong to a group which had no limit until now.
 
         Only `global`, a task's group and `priority:` have any: the others record their holders always.
         """
+        self._write_taken()
         tokens = sql.rows(
             self._db,
             "SELECT token FROM lease"
@@ -138,6 +183,7 @@ class Groups:
         )
         for (token,) in tokens:
             self.take(name, token)
+        self._write_taken()
         self.get(name).active = self._count_holders(name)
 
     def _count_holders(self, name: str) -> int:
@@ -181,6 +227,7 @@ class Groups:
 
     def settle(self) -> None:
         """Make the open index exact again and let go of free numbers above the highest held one."""
+        self._write_taken()
         for group in self._groups.values():
             room = group.has_room()
             if room != group.had_room or (room and group.parked_changed):
@@ -190,6 +237,7 @@ class Groups:
             if group.held_changed:
                 self._trim_slots(group.name)
                 group.held_changed = False
+                group.numbers = None
 
     def _refresh_open(self, group: Group, room: bool) -> None:
         self._db.execute("DELETE FROM open WHERE grp = ?", (group.name,))

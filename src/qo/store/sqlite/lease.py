@@ -36,12 +36,14 @@ def wait_bucket(waited_ms: int) -> int:
     return min(1 << (seconds - 1).bit_length(), HIGHEST_WAIT_BUCKET_SECONDS)
 
 
-def claim_job(step: Step, row: JobRow, *, worker: str, claim_id: str, lease_ms: int) -> dict[str, int]:
+def claim_job(
+    step: Step, row: JobRow, groups: tuple[str, ...], *, worker: str, claim_id: str, lease_ms: int
+) -> dict[str, int]:
     """Take a job that could start, with all its slots, out of the line."""
     token = step.draw_token()
     assert row.joined_at is not None
     waited_ms = step.now - row.joined_at
-    slots = take_slots(step, step.groups_of(row), token, task=row.task, waited_ms=waited_ms)
+    slots = take_slots(step, groups, token, task=row.task, waited_ms=waited_ms)
     leave(step, row)
     row.state = State.STARTING.value
     row.attempts += 1
@@ -131,6 +133,8 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
         "cancel_wanted",
         "error",
         "message",
+        "ended_token",
+        "ended_state",
     )
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state.value}", ran_ms)

@@ -22,8 +22,7 @@ CREATE TABLE job (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
     task TEXT NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('scheduled', 'waiting', 'queued', 'starting', 'running', 'confirming',
-                                         'succeeded', 'failed', 'cancelled')),
+    state TEXT NOT NULL,
     stage TEXT,
     priority INTEGER NOT NULL,
     boost INTEGER NOT NULL,
@@ -64,10 +63,18 @@ CREATE TABLE job (
     confirming_at INTEGER,
     reminded INTEGER NOT NULL,
     finished_at INTEGER,
-    CHECK ((finished_at IS NOT NULL) = (state IN ('succeeded', 'failed', 'cancelled'))),
-    CHECK ((key IS NOT NULL) = (state IN ('queued', 'starting', 'running'))),
-    CHECK ((aged_at IS NOT NULL) = (state = 'queued')),
-    CHECK (parked IS NULL OR state = 'queued')
+    -- CASE, because SQLite builds a table for every IN list at every write
+    CHECK (CASE state
+        WHEN 'queued' THEN key IS NOT NULL AND aged_at IS NOT NULL AND finished_at IS NULL
+        WHEN 'starting' THEN key IS NOT NULL AND aged_at IS NULL AND finished_at IS NULL AND parked IS NULL
+        WHEN 'running' THEN key IS NOT NULL AND aged_at IS NULL AND finished_at IS NULL AND parked IS NULL
+        WHEN 'succeeded' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NOT NULL AND parked IS NULL
+        WHEN 'failed' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NOT NULL AND parked IS NULL
+        WHEN 'cancelled' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NOT NULL AND parked IS NULL
+        WHEN 'scheduled' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NULL AND parked IS NULL
+        WHEN 'waiting' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NULL AND parked IS NULL
+        WHEN 'confirming' THEN key IS NULL AND aged_at IS NULL AND finished_at IS NULL AND parked IS NULL
+        ELSE false END)
 ) STRICT;
 CREATE INDEX job_ready ON job (task, key) WHERE state = 'queued' AND parked IS NULL;
 CREATE INDEX job_parked ON job (parked, task, key) WHERE parked IS NOT NULL;
