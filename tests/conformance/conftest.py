@@ -48,13 +48,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "under_test" in metafunc.fixturenames:
-        metafunc.parametrize("under_test", stores_under_test(), ids=lambda one: one.name, scope="session")
-    if "bounds" in metafunc.fixturenames:
-        marker = metafunc.definition.get_closest_marker("small_bounds")
-        sizes = [256, *(marker.args or (2, 3))] if marker and marker.kwargs.get("apply", True) else [256]
-        bounds = [Bounds(examine=size, portion=size) for size in sizes]
-        metafunc.parametrize("bounds", bounds, ids=[f"by{size}" for size in sizes])
+    if "under_test" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("small_bounds")
+    small = (2, 3) if marker and marker.kwargs.get("apply", True) else ()
+    cases = []
+    for one in stores_under_test():
+        # A store under test in two settings of the same code needs small bounds in one of them only.
+        sizes = (256, *small) if getattr(one, "small_bounds", True) else (256,)
+        cases += [pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}") for size in sizes]
+    metafunc.parametrize(("under_test", "bounds"), cases)
 
 
 @pytest.fixture

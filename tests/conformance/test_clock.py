@@ -162,6 +162,6 @@ async def test_reclaim_happens_although_everybody_looks_less_often_than_leases_l
     await start(store, "job", now=NOW)
     looks = [NOW + number * 5 * LEASE for number in range(1, 4)]
 
-    claimed = [ids(await claim(store, now=look)) for look in looks]
+    claimed = [ids(await claim(store, tasks=("job",), now=look)) for look in looks]
 
     assert claimed[:2] == [[], ["job"]]

@@ -73,7 +73,7 @@ async def test_a_job_moved_into_a_paused_priority_waits_and_moved_out_starts(sto
 
 async def test_any_number_of_jobs_can_be_moved_to_the_same_spot(store: Store) -> None:
     await submit_all(store, ["first", "last"])
-    moved = numbered("m", 200)
+    moved = numbered("m", 70)
     await submit_all(store, moved)
 
     for job_id in moved:
@@ -83,7 +83,7 @@ async def test_any_number_of_jobs_can_be_moved_to_the_same_spot(store: Store) ->
 
 
 async def test_any_number_of_jobs_can_be_moved_to_the_front(store: Store) -> None:
-    moved = numbered("m", 200)
+    moved = numbered("m", 70)
     await submit_all(store, ["front", *moved])
 
     front = "front"
@@ -97,7 +97,7 @@ async def test_any_number_of_jobs_can_be_moved_to_the_front(store: Store) -> Non
 async def test_moving_the_same_job_to_and_fro_never_runs_out_of_places(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"])
 
-    for _ in range(150):
+    for _ in range(80):
         await store.move("c", before="b", now=NOW)
         assert await line(store) == ["a", "c", "b"]
         await store.move("c", after="b", now=NOW)
