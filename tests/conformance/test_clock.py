@@ -159,9 +159,9 @@ async def test_a_jump_of_the_clock_loses_no_job(store: Store, at: int) -> None:
 
 
 async def test_reclaim_happens_although_everybody_looks_less_often_than_leases_last(store: Store) -> None:
-    await start(store, "job", now=NOW)
+    await start(store, "job", task="work")
     looks = [NOW + number * 5 * LEASE for number in range(1, 4)]
 
-    claimed = [ids(await claim(store, tasks=("job",), now=look)) for look in looks]
+    claimed = [ids(await claim(store, now=look)) for look in looks]
 
     assert claimed[:2] == [[], ["job"]]
