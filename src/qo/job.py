@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -116,6 +117,7 @@ def status_of(state: State, stage: str | None) -> str:
     return "ready" if state is State.SUCCEEDED else state.value
 
 
+@lru_cache(maxsize=1024)
 def moment(milliseconds: int) -> datetime:
-    """A store's time (whole milliseconds since 1970, UTC) as a datetime."""
+    """A store's time (whole milliseconds since 1970, UTC) as a datetime. What happens together has one time."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import lru_cache
 
 GLOBAL = "global"
 PROVIDERS = "providers"
 KINDS = ("user", "project", "tier", "priority", "parent", "provider")
 
 
+@lru_cache(maxsize=4096)
 def groups_of(
     *,
     task: str,
@@ -17,12 +18,13 @@ def groups_of(
     project: str | None = None,
     tier: str | None = None,
     parent: str | None = None,
-    task_groups: Iterable[str] = (),
-    own: Iterable[str] = (),
+    task_groups: tuple[str, ...] = (),
+    own: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Every group of a job, each once, in the order in which a claim looks at them.
 
-    The first two are gates: they hold for all jobs of the task.
+    The first two are gates: they hold for all jobs of the task. Answers are remembered, because a step
+    asks for the groups of the same job several times.
     """
     named = (("user", user), ("project", project), ("tier", tier), ("parent", parent))
     owned = (f"{kind}:{name}" for kind, name in named if name is not None)

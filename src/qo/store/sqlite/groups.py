@@ -104,8 +104,10 @@ class Groups:
         return self.get(name).has_room()
 
     def gates_open(self, task: str, *, unspoken: bool = False) -> bool:
-        gates = (self.get(GLOBAL), self.get(task))
-        return all(gate.has_room_unspoken() if unspoken else gate.has_room() for gate in gates)
+        everything, own = self.get(GLOBAL), self.get(task)
+        if unspoken:
+            return everything.has_room_unspoken() and own.has_room_unspoken()
+        return everything.has_room() and own.has_room()
 
     def forget_spoken_for(self) -> None:
         for group in self._groups.values():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -72,7 +73,8 @@ class JobRow(msgspec.Struct, kw_only=False):
 COLUMNS = ", ".join(f"job.{name}" for name in JobRow.__struct_fields__)
 SELECT = f"SELECT {COLUMNS} FROM job "
 INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
-_updates: dict[tuple[str, ...], str] = {}
+_STATES = {state.value: state for state in State}
+_updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}
 
 
 def find(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> JobRow | None:
@@ -106,11 +108,11 @@ def insert(db: apsw.Connection, row: JobRow) -> None:
 
 def save(db: apsw.Connection, row: JobRow, *fields: str) -> None:
     """Write these fields. Only these: naming a column makes SQLite rewrite every index that has it."""
-    statement = _updates.get(fields)
-    if statement is None:
-        statement = f"UPDATE job SET {', '.join(f'{field} = ?' for field in fields)} WHERE number = ?"
-        _updates[fields] = statement
-    db.execute(statement, (*(getattr(row, field) for field in fields), row.number))
+    if fields not in _updates:
+        assignments = ", ".join(f"{field} = ?" for field in fields)
+        _updates[fields] = f"UPDATE job SET {assignments} WHERE number = ?", attrgetter(*fields, "number")
+    statement, values = _updates[fields]
+    db.execute(statement, values(row))
 
 
 def to_json(value: Any) -> str:
@@ -136,7 +138,7 @@ def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
-    state = State(row.state)
+    state = _STATES[row.state]
     return Job(
         id=row.id,
         task=row.task,

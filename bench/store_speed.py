@@ -1,0 +1,101 @@
+"""What the embedded store does in a second, and what limits cost.
+
+Batches of fifty, one client, `synchronous=FULL`. Contenders alternate in rounds, and the best round of each counts:
+on a shared machine the slow rounds measure the neighbours.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from qo.job import State
+from qo.store.sqlite import SQLiteStore
+from qo.store.values import Limit, Outcome, Source, Submission
+
+BATCH = 50
+LEASE_MS = 300_000
+
+
+@dataclass
+class Figures:
+    submit_us: float
+    claim_us: float
+    finish_us: float
+
+    @property
+    def all_us(self) -> float:
+        return self.submit_us + self.claim_us + self.finish_us
+
+    @property
+    def jobs_per_second(self) -> float:
+        return 1_000_000 / self.all_us
+
+
+async def measure(groups: tuple[str, ...], jobs: int) -> Figures:
+    """Microseconds a job for submit, claim and finish, each job in these limited groups."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        store = await SQLiteStore.open(f"{folder}/qo.db")
+        await store.set_limits([Limit(group=group, slots=1000, source=Source.OPERATOR) for group in groups])
+        started = time.perf_counter()
+        for first in range(0, jobs, BATCH):
+            await store.submit([Submission(id=f"job-{first + n}", task="work", groups=groups) for n in range(BATCH)])
+        submitted = time.perf_counter()
+        claim_seconds, finish_seconds = await drain(store, jobs)
+        await store.close()
+    scale = 1_000_000 / jobs
+    return Figures((submitted - started) * scale, claim_seconds * scale, finish_seconds * scale)
+
+
+async def drain(store: SQLiteStore, jobs: int, *, batch: int = BATCH, name: str = "drain") -> tuple[float, float]:
+    """Claim and finish so many jobs; the seconds spent on each."""
+    claim_seconds = finish_seconds = 0.0
+    for first in range(0, jobs, batch):
+        started = time.perf_counter()
+        claimed = await store.claim(
+            worker="bench", tasks=["work"], places=batch, lease_ms=LEASE_MS, claim_id=f"{name}-{first}"
+        )
+        claim_ended = time.perf_counter()
+        await store.finish(
+            [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed.leases]
+        )
+        claim_seconds += claim_ended - started
+        finish_seconds += time.perf_counter() - claim_ended
+        assert len(claimed.leases) == batch, "the line ran dry"
+    return claim_seconds, finish_seconds
+
+
+async def report(*, jobs: int = 5000, rounds: int = 3) -> None:
+    contenders: dict[str, tuple[str, ...]] = {
+        "no limited group": (),
+        "1 limited group": ("a",),
+        "3 limited groups": ("a", "b", "c"),
+    }
+    best: dict[str, Figures] = {}
+    for _ in range(rounds):
+        for name, groups in contenders.items():
+            figures = await measure(groups, jobs)
+            if name not in best or figures.all_us < best[name].all_us:
+                best[name] = figures
+    print(f"\nsubmit, claim, finish of {jobs} jobs in batches of {BATCH}, synchronous=FULL, best of {rounds} rounds")
+    for name, figures in best.items():
+        print(
+            f"  {name:18} {figures.submit_us:6.0f} {figures.claim_us:6.0f} {figures.finish_us:6.0f} µs a job"
+            f"  = {figures.jobs_per_second:7.0f} jobs/s"
+        )
+    none, three = best["no limited group"], best["3 limited groups"]
+    print(f"  three limits cost {three.all_us / none.all_us:.2f} times none (at most 2)")
+
+
+def disk_sync_ms(writes: int = 200) -> float:
+    """What one small synchronous write costs on this disk, so that the figures can be judged."""
+    with tempfile.NamedTemporaryFile(dir=Path.cwd(), prefix=".bench-") as file:
+        started = time.perf_counter()
+        for _ in range(writes):
+            file.write(b"x" * 4096)
+            file.flush()
+            os.fdatasync(file.fileno())
+        return (time.perf_counter() - started) / writes * 1000
