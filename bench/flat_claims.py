@@ -7,10 +7,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.store_speed import BATCH, drain
 from qo.store.sqlite import SQLiteStore
 from qo.store.values import Limit, Source, Submission
-
-from bench.store_speed import BATCH, drain
 
 FILL_BATCH = 1000
 PARKED_GROUPS = 10

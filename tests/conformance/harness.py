@@ -247,6 +247,11 @@ async def holders(store: Store, group: str) -> dict[int, str]:
     return {slot.slot_id: slot.holder for slot in (await store.group(group)).slots}
 
 
+async def held(store: Store, *groups: str) -> dict[str, list[str]]:
+    """Who holds each of these groups, by slot."""
+    return {group: list((await holders(store, group)).values()) for group in groups}
+
+
 async def active(store: Store, group: str) -> int:
     return (await store.group(group)).active
 

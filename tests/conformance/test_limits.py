@@ -1,4 +1,4 @@
-"""Limits, where they come from, and pauses."""
+"""Limits: first ones, lowered ones, removed ones, and those who are skipped over meanwhile."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from harness import (
     NOW,
     active,
     claim,
-    hand_back,
     ids,
     limit,
     line,
     numbered,
-    register,
     standing,
     start,
     submission,
@@ -20,11 +18,10 @@ from harness import (
     submit_all,
     submit_list,
     succeed,
-    try_submit,
 )
 
 from qo.store.base import Store
-from qo.store.values import Limit, LimitIgnored, Source, TaskOptions
+from qo.store.values import Limit, Source
 
 pytestmark = pytest.mark.small_bounds
 
@@ -169,9 +166,7 @@ async def test_removing_a_limit_with_many_parked_keeps_the_exact_order(store: St
     await limit(store, "gpu", 0)
     expected = numbered("j", crowd)
     in_group = [job_id for number, job_id in enumerate(expected) if number % 3]
-    await submit_list(
-        store, [submission(job_id, groups=("gpu",) if job_id in in_group else ()) for job_id in expected]
-    )
+    await submit_list(store, [submission(job_id, groups=("gpu",) if job_id in in_group else ()) for job_id in expected])
     parked = (await store.group("gpu")).waiting
 
     await store.remove_limit("gpu", now=NOW)
@@ -207,223 +202,3 @@ async def test_jobs_parked_in_one_group_and_then_freed_by_another_way_start_in_o
         started.append(lease.job.id)
         await succeed(store, lease)
     assert started == ["e", "f", "b", "c", "d"]
-
-
-# --- where a limit comes from ------------------------------------------------------------------------------------
-
-STRONGEST_FIRST = list(Source)
-
-
-@pytest.mark.parametrize("stronger", STRONGEST_FIRST)
-@pytest.mark.parametrize("weaker", STRONGEST_FIRST)
-async def test_a_stronger_source_replaces_a_weaker_one_and_not_the_other_way(
-    store: Store, stronger: Source, weaker: Source
-) -> None:
-    if stronger >= weaker:
-        stronger, weaker = weaker, stronger
-    await limit(store, "gpu", 5, source=weaker)
-    replaced = await limit(store, "gpu", 7, source=stronger)
-    kept = await store.group("gpu")
-
-    ignored = await limit(store, "gpu", 9, source=weaker)
-
-    wanted = Limit(group="gpu", slots=9, source=weaker)
-    in_force = Limit(group="gpu", slots=7, source=stronger)
-    if stronger == weaker == Source.SUBMIT:
-        first = Limit(group="gpu", slots=5, source=Source.SUBMIT)
-        assert (kept.limit, replaced[0].in_force, ignored[0].in_force) == (5, first, first)
-    elif stronger == weaker:
-        assert (kept.limit, replaced, ignored) == (7, (), ())
-        assert (await store.group("gpu")).limit == 9
-    else:
-        assert (kept.limit, kept.source, replaced) == (7, stronger, ())
-        assert ignored == (LimitIgnored(wanted=wanted, in_force=in_force),)
-        assert (await store.group("gpu")).limit == 7
-
-
-async def test_a_stronger_source_with_the_same_value_takes_over(store: Store) -> None:
-    await limit(store, "gpu", 5, source=Source.TASK)
-
-    ignored = await limit(store, "gpu", 5, source=Source.OPERATOR)
-
-    assert ignored == ()
-    assert (await store.group("gpu")).source is Source.OPERATOR
-
-
-async def test_a_weaker_source_with_the_same_value_is_nothing_to_warn_of(store: Store, snapshot) -> None:
-    await limit(store, "gpu", 5, source=Source.CONFIGURATION)
-    before = await snapshot()
-
-    assert await limit(store, "gpu", 5, source=Source.TASK) == ()
-    assert await limit(store, "gpu", 5, source=Source.SUBMIT) == ()
-    assert await snapshot() == before
-
-
-async def test_setting_the_present_value_again_changes_nothing(store: Store, snapshot) -> None:
-    await limit(store, "gpu", 5)
-    before = await snapshot()
-
-    await limit(store, "gpu", 5, by="ops")
-
-    assert await snapshot() == before
-
-
-async def test_after_a_removal_anyone_may_set_a_limit(store: Store) -> None:
-    await limit(store, "gpu", 5, source=Source.OPERATOR)
-    await store.remove_limit("gpu", now=NOW)
-
-    await limit(store, "gpu", 2, source=Source.SUBMIT)
-
-    assert ((await store.group("gpu")).limit, (await store.group("gpu")).source) == (2, Source.SUBMIT)
-
-
-async def test_a_submits_limit_holds_for_the_job_itself(store: Store) -> None:
-    own = Limit(group="gpu", slots=1, source=Source.SUBMIT)
-    await submit_all(store, ["a", "b"], groups=("gpu",), limits=(own,))
-
-    assert ids(await claim(store, places=5)) == ["a"]
-
-
-async def test_a_submits_limit_only_fills_an_empty_one_and_is_told_otherwise(store: Store) -> None:
-    first = Limit(group="gpu", slots=1, source=Source.SUBMIT)
-    second = Limit(group="gpu", slots=4, source=Source.SUBMIT)
-    await submit(store, "a", groups=("gpu",), limits=(first,))
-
-    answer = await try_submit(store, "b", groups=("gpu",), limits=(second,))
-
-    assert answer.ignored == (LimitIgnored(wanted=second, in_force=first),)
-    assert (await store.group("gpu")).limit == 1
-
-
-async def test_a_workers_limit_on_its_task_is_that_of_the_newest_worker(store: Store) -> None:
-    await register(store, "w1", TaskOptions(name="work", limit=1))
-    await register(store, "w2", TaskOptions(name="work", limit=3))
-    await submit_all(store, "abcde")
-
-    assert ((await store.group("work")).limit, (await store.group("work")).source) == (3, Source.TASK)
-    assert len(await claim(store, places=9)) == 3
-
-
-async def test_a_workers_limit_goes_when_the_newest_worker_names_none(store: Store) -> None:
-    await register(store, "w1", TaskOptions(name="work", limit=1))
-    await register(store, "w2", TaskOptions(name="work"))
-
-    assert (await store.group("work")).limit is None
-
-
-async def test_a_workers_limit_against_an_operators_is_answered(store: Store) -> None:
-    await limit(store, "work", 2)
-
-    ignored = await register(store, "w1", TaskOptions(name="work", limit=9))
-
-    assert [(one.wanted.slots, one.in_force.slots) for one in ignored] == [(9, 2)]
-    assert (await store.group("work")).limit == 2
-
-
-# --- pauses -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("group", ["global", "work", "priority:50", "user:u1", "gpu"])
-async def test_nobody_new_starts_in_a_paused_group_and_those_that_run_go_on(store: Store, group: str) -> None:
-    await submit_all(store, ["a", "b"], user="u1", groups=("gpu",))
-    (running,) = await claim(store)
-
-    await store.set_paused(group, True, now=NOW)
-    during = await claim(store, places=5)
-    finished = await succeed(store, running)
-    await store.set_paused(group, False, now=NOW)
-
-    assert (during, finished[0].lost) == ([], False)
-    assert ids(await claim(store, places=5)) == ["b"]
-
-
-async def test_pausing_twice_and_resuming_once_gives_back_the_limit_there_was(store: Store) -> None:
-    await limit(store, "gpu", 2)
-    await submit_all(store, "abc", groups=("gpu",))
-
-    await store.set_paused("gpu", True, now=NOW)
-    await store.set_paused("gpu", True, now=NOW)
-    paused = await store.group("gpu")
-    during = await claim(store, places=5)
-    await store.set_paused("gpu", False, now=NOW)
-
-    assert (paused.paused, paused.limit, during) == (True, 2, [])
-    assert ids(await claim(store, places=5)) == ["a", "b"]
-
-
-async def test_pausing_what_is_paused_changes_nothing(store: Store, snapshot) -> None:
-    await store.set_paused("gpu", True, by="ops", now=NOW)
-    before = await snapshot()
-
-    await store.set_paused("gpu", True, by="ops", now=NOW)
-
-    assert await snapshot() == before
-
-
-async def test_resuming_what_is_not_paused_changes_nothing(store: Store, snapshot) -> None:
-    before = await snapshot()
-
-    await store.set_paused("gpu", False, by="ops", now=NOW)
-
-    assert await snapshot() == before
-
-
-async def test_a_limit_set_while_paused_is_kept_for_the_resume(store: Store) -> None:
-    await limit(store, "gpu", 3)
-    await submit_all(store, "abcd", groups=("gpu",))
-    await store.set_paused("gpu", True, now=NOW)
-
-    await limit(store, "gpu", 1)
-    during = await claim(store, places=5)
-    await store.set_paused("gpu", False, now=NOW)
-
-    assert during == []
-    assert ids(await claim(store, places=5)) == ["a"]
-
-
-async def test_removing_the_limit_of_a_paused_group_does_not_resume_it(store: Store) -> None:
-    await limit(store, "gpu", 1)
-    await store.set_paused("gpu", True, now=NOW)
-    await submit(store, "a", groups=("gpu",))
-
-    await store.remove_limit("gpu", now=NOW)
-
-    assert await claim(store) == []
-    assert (await store.group("gpu")).paused
-
-
-async def test_a_group_that_was_only_paused_is_unlimited_after_the_resume(store: Store) -> None:
-    await store.set_paused("gpu", True, now=NOW)
-    await submit_all(store, numbered("j", 9), groups=("gpu",))
-    assert await claim(store, places=9) == []
-
-    await store.set_paused("gpu", False, now=NOW)
-
-    assert len(await claim(store, places=9)) == 9
-
-
-# --- groups whose slots are kept elsewhere -----------------------------------------------------------------------
-
-
-async def test_a_closed_group_stays_closed_until_its_time_and_blocks_nobody_else(store: Store) -> None:
-    await submit_all(store, ["a", "b"], groups=("bucket",))
-    await submit(store, "c")
-    (lease,) = await claim(store)
-
-    await hand_back(store, lease, closed={"bucket": NOW + 5000})
-    others = ids(await claim(store, places=5))
-    too_early = await claim(store, places=5, now=NOW + 4999)
-    in_time = ids(await claim(store, places=5, now=NOW + 5000))
-
-    assert (others, too_early, in_time) == (["c"], [], ["a", "b"])
-
-
-async def test_a_job_handed_back_from_a_closed_group_spent_no_attempt_and_kept_its_place(store: Store) -> None:
-    await submit_all(store, ["a", "b"], groups=("bucket",))
-    (lease,) = await claim(store)
-
-    await hand_back(store, lease, closed={"bucket": NOW + 5000})
-
-    job = await store.job("a")
-    assert (job.attempts, job.started_at, job.position) == (0, None, 1)
-    assert (await store.group("bucket")).waiting == 1

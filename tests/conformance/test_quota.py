@@ -79,7 +79,9 @@ async def test_quotas_roll_over_several_days(store: Store) -> None:
     for day in range(5):
         now = MIDNIGHT + day * DAY + 12 * HOUR
         await catch_up(store, now=now)
-        started[day] = ids(await claim(store, places=9, now=now))
+        leases = await claim(store, places=9, now=now)
+        started[day] = ids(leases)
+        await succeed(store, *leases, now=now)
         await submit_jobs(store, f"more{day}", now=now)
 
     assert started == {0: ["a", "b"], 1: ["c", "d"], 2: ["e", "f"], 3: ["g", "more0"], 4: ["more1", "more2"]}

@@ -109,9 +109,7 @@ async def test_repeating_a_claim_does_not_return_what_has_ended_since(store: Sto
     ],
     ids=lambda fields: str(fields["state"]),
 )
-async def test_finishing_again_with_the_token_that_finished_is_answered_as_then(
-    store: Store, snapshot, fields
-) -> None:
+async def test_finishing_again_with_the_token_that_finished_is_answered_as_then(store: Store, snapshot, fields) -> None:
     lease = await start(store, "a", user="u1", groups=("gpu",))
     first = await store.finish([outcome(lease, **fields)], now=NOW)
     before = await snapshot()

@@ -124,9 +124,7 @@ async def test_a_slots_holder_is_shown_with_worker_expiry_and_token(store: Store
 
     (slot,) = (await store.group("ports")).slots
 
-    assert slot == SlotInfo(
-        slot_id=0, holder="a", worker_id="w7", expires_at=moment(NOW + LEASE), token=lease.token
-    )
+    assert slot == SlotInfo(slot_id=0, holder="a", worker_id="w7", expires_at=moment(NOW + LEASE), token=lease.token)
 
 
 async def test_all_slots_of_a_job_are_freed_together(store: Store) -> None:

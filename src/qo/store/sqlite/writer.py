@@ -96,7 +96,8 @@ class Writer:
             for operation in operations:
                 self._run_one(operation)
             self._db.execute("COMMIT")
-        except apsw.Error as error:
+        except Exception as error:
+            # Whatever it was, the thread must live on: all later operations wait for it.
             self._fail_all(operations, error)
         self._deliver(operations)
         self._after_commit()
@@ -114,7 +115,7 @@ class Writer:
             self._db.execute("ROLLBACK TO operation")
         self._db.execute("RELEASE operation")
 
-    def _fail_all(self, operations: list[_Operation], error: apsw.Error) -> None:
+    def _fail_all(self, operations: list[_Operation], error: Exception) -> None:
         log.error("the store %s could not write: %s", self._path, error)
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")

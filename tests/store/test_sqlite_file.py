@@ -1,0 +1,328 @@
+"""What only the SQLite store has: a file, its schema, its one writer, and other processes on it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+from harness import NOW, submission, submit
+
+from qo.errors import JobNotFound, SettingsError, StoreUnavailable
+from qo.store.open import open_store
+from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.schema import MIGRATIONS
+from qo.store.values import Accepted, Renewal
+
+
+@pytest.fixture
+async def store(tmp_path: Path):
+    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    yield store
+    await store.close()
+
+
+# --- the file -------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_answered_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+    first = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    await submit(first, "a")
+    await first.close()
+
+    second = await SQLiteStore.open(str(tmp_path / "qo.db"))
+
+    assert (await second.job("a")).position == 1
+    await second.close()
+
+
+async def test_commits_reach_the_disk(store: SQLiteStore) -> None:
+    settings = await store._writer.call(lambda db: (db.pragma("journal_mode"), db.pragma("synchronous")))
+
+    assert settings == ("wal", 2)  # 2 is FULL
+
+
+async def test_a_file_of_a_newer_qo_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "qo.db"
+    await (await SQLiteStore.open(str(path))).close()
+    db = apsw.Connection(str(path))
+    db.pragma("user_version", len(MIGRATIONS) + 1)
+    db.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreUnavailable, match=r"written by a newer qo .* upgrade qo"):
+        await SQLiteStore.open(str(path))
+
+    assert path.read_bytes() == before
+
+
+async def test_an_sqlite_file_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    db = apsw.Connection(str(path))
+    db.execute("CREATE TABLE theirs (x)")
+    db.close()
+
+    with pytest.raises(StoreUnavailable, match="not a qo store"):
+        await SQLiteStore.open(str(path))
+
+    tables = apsw.Connection(str(path)).execute("SELECT name FROM sqlite_schema").fetchall()
+    assert tables == [("theirs",)]
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all, but long enough to be looked at " * 20)
+
+    with pytest.raises(StoreUnavailable, match=r"notes.txt cannot be opened"):
+        await SQLiteStore.open(str(path))
+
+
+async def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        await SQLiteStore.open(str(tmp_path / "nowhere" / "qo.db"))
+
+
+@pytest.mark.parametrize("url", ["", "qo.db", "sqlite://", "sqlite://host/qo.db", "mysql://x/y", "memory://x"])
+async def test_a_url_that_no_store_understands_is_refused(url: str) -> None:
+    with pytest.raises(SettingsError, match="store.url"):
+        await open_store(url)
+
+
+async def test_a_namespace_is_a_file_of_its_own(tmp_path: Path) -> None:
+    default = await open_store(f"sqlite:///{tmp_path}/qo.db")
+    team = await open_store(f"sqlite:///{tmp_path}/qo.db", namespace="team")
+    await submit(default, "a")
+
+    with pytest.raises(JobNotFound):
+        await team.job("a")
+
+    assert {path.suffix for path in tmp_path.glob("qo*.db")} == {".db"}
+    assert len(list(tmp_path.glob("qo*.db"))) == 2
+    await default.close()
+    await team.close()
+
+
+# --- the writer -----------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Holds the writer in the middle of an operation until it is opened."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self._opened = threading.Event()
+
+    def __call__(self, db: apsw.Connection) -> None:
+        self.reached.set()
+        assert self._opened.wait(timeout=30)
+
+    def open(self) -> None:
+        self._opened.set()
+
+
+async def held_writer(store: SQLiteStore) -> tuple[Gate, asyncio.Task[None]]:
+    gate = Gate()
+    task = asyncio.create_task(store._writer.call(gate))
+    assert await asyncio.to_thread(gate.reached.wait, 30)
+    return gate, task
+
+
+async def test_readers_do_not_wait_for_the_writer(store: SQLiteStore) -> None:
+    await submit(store, "a")
+    gate, held = await held_writer(store)
+
+    job = await asyncio.wait_for(store.job("a"), timeout=10)
+
+    assert job.position == 1
+    assert not held.done()
+    gate.open()
+    await held
+
+
+async def test_operations_that_gather_meanwhile_share_one_commit(store: SQLiteStore) -> None:
+    commits = []
+    await store._writer.call(lambda db: db.set_commit_hook(lambda: bool(commits.append(1))))
+    gate, held = await held_writer(store)
+    waiting = [asyncio.create_task(submit(store, f"job-{number}")) for number in range(40)]
+    await asyncio.sleep(0)
+    commits.clear()
+
+    gate.open()
+    await asyncio.gather(held, *waiting)
+
+    assert len(commits) == 2  # the one that was held, and one for all forty
+
+
+async def test_an_operation_that_fails_takes_nothing_with_it(store: SQLiteStore) -> None:
+    gate, held = await held_writer(store)
+    good = asyncio.create_task(submit(store, "good"))
+    bad = asyncio.create_task(store.retry("nobody"))
+    also_good = asyncio.create_task(submit(store, "also-good"))
+    await asyncio.sleep(0)
+
+    gate.open()
+    await asyncio.gather(held, good, also_good)
+
+    with pytest.raises(JobNotFound):
+        await bad
+    assert [job.id for job in await store.jobs()] == ["good", "also-good"]
+
+
+async def test_a_renewal_goes_before_everything_that_waits(store: SQLiteStore) -> None:
+    gate, held = await held_writer(store)
+    order: list[str] = []
+
+    async def note(name: str, operation) -> None:
+        await operation
+        order.append(name)
+
+    tasks = [asyncio.create_task(note("submit", submit(store, f"job-{number}"))) for number in range(3)]
+    await asyncio.sleep(0)
+    renewal = store.renew([Renewal(holder="a", token="1", lease_ms=1000)], now=NOW)
+    tasks.append(asyncio.create_task(note("renew", renewal)))
+    await asyncio.sleep(0)
+
+    gate.open()
+    await asyncio.gather(held, *tasks)
+
+    assert order == ["renew", "submit", "submit", "submit"]
+
+
+async def test_closing_finishes_what_has_arrived_and_refuses_what_comes_later(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    gate, held = await held_writer(store)
+    arrived = asyncio.create_task(submit(store, "arrived"))
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await submit(store, "late")
+    gate.open()
+    await asyncio.gather(held, arrived, closing)
+
+    again = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    assert [job.id for job in await again.jobs()] == ["arrived"]
+    await again.close()
+
+
+async def test_a_caller_that_gives_up_waiting_disturbs_nobody(store: SQLiteStore) -> None:
+    gate, held = await held_writer(store)
+    gives_up = asyncio.create_task(submit(store, "gave-up"))
+    stays = asyncio.create_task(submit(store, "stays"))
+    await asyncio.sleep(0)
+
+    gives_up.cancel()
+    gate.open()
+    await asyncio.gather(held, stays)
+
+    # Its operation was on its way already; only the answer has nobody to go to.
+    assert [job.id for job in await store.jobs()] == ["gave-up", "stays"]
+
+
+async def test_a_disk_that_takes_no_more_fails_the_operations_and_changes_nothing(store: SQLiteStore) -> None:
+    await submit(store, "before")
+    pages = await store._writer.call(lambda db: db.pragma("page_count"))
+    await store._writer.call(lambda db: db.pragma("max_page_count", pages))
+
+    with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        await store.submit([submission(f"job-{number}", payload=b'"' + b"x" * 4000 + b'"') for number in range(200)])
+
+    await store._writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
+    await submit(store, "after")
+    assert [job.id for job in await store.jobs()] == ["before", "after"]
+
+
+async def test_the_writer_lives_on_after_a_commit_that_failed_in_whatever_way(store: SQLiteStore) -> None:
+    def broken_hook() -> bool:
+        raise RuntimeError("not a database error at all")
+
+    with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        await store._writer.call(lambda db: db.set_commit_hook(broken_hook))
+    with pytest.raises(StoreUnavailable, match="nothing was changed"):
+        await submit(store, "refused")
+
+    def mend(db: apsw.Connection) -> None:
+        db.set_commit_hook(None)
+
+    await store._writer.call(mend)
+    await submit(store, "accepted")
+    assert [job.id for job in await store.jobs()] == ["accepted"]
+
+
+# --- other processes ------------------------------------------------------------------------------------------
+
+
+async def test_a_waiting_worker_is_woken_by_a_submit_through_another_connection(tmp_path: Path) -> None:
+    waiter = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    other = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    woken = asyncio.create_task(waiter.wait_for_work(worker="w", tasks=["work"], timeout_seconds=30))
+    await asyncio.sleep(0)
+
+    await submit(other, "a", now=None)
+
+    assert await woken
+    await waiter.close()
+    await other.close()
+
+
+async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLiteStore) -> None:
+    await submit(store, "a", task="another", now=None)
+
+    assert not await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.05)
+
+
+async def test_followers_are_woken_by_an_event(store: SQLiteStore) -> None:
+    after = await store.newest_event()
+    woken = asyncio.create_task(store.wait_for_events(after, timeout_seconds=30))
+    await asyncio.sleep(0)
+
+    await submit(store, "a")
+
+    assert await woken
+    assert [event.subject for event in (await store.events(after)).events] == ["a"]
+
+
+SUBMIT_AT_THE_CAP = """
+import asyncio, sys
+from qo.store.sqlite import SQLiteStore
+from qo.store.values import Accepted, Submission
+
+async def main(path, name):
+    store = await SQLiteStore.open(path)
+    sys.stdin.readline()
+    answers = await asyncio.gather(
+        *(store.submit([Submission(id=f"{name}-{n}", task="work", cap=100)]) for n in range(25))
+    )
+    print(sum(isinstance(answer, Accepted) for (answer,) in answers))
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_hundred_submits_from_four_processes_at_99_of_100_admit_exactly_one(store: SQLiteStore) -> None:
+    await store.submit([submission(f"job-{number}") for number in range(99)])
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", SUBMIT_AT_THE_CAP, store.path, f"process-{number}",
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )
+        for number in range(4)
+    ]  # fmt: skip
+
+    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+
+    assert sorted(int(output) for output, _ in outputs) == [0, 0, 0, 1]
+    assert await store.waiting_count() == 100
+
+
+async def test_a_refused_submit_and_an_accepted_one_say_so(store: SQLiteStore) -> None:
+    accepted, refused = await store.submit([submission("a", cap=1), submission("b", cap=1)])
+
+    assert isinstance(accepted, Accepted)
+    assert not isinstance(refused, Accepted)
+    assert (refused.waiting, refused.cap) == (1, 1)
