@@ -16,6 +16,10 @@ class SettingsError(QoError):
     """A setting is unknown, of the wrong type or out of range."""
 
 
+class InvalidValue(QoError):
+    """An argument has a value that is not allowed; nothing was changed."""
+
+
 class StoreUnavailable(QoError):
     """The store cannot be reached, or its data cannot be used by this version of qo."""
 
@@ -90,7 +94,7 @@ class SubmitRefused(QoError):
     """A submit was refused whole: nothing was stored and nothing was charged."""
 
 
-class InvalidSubmit(SubmitRefused):
+class InvalidSubmit(SubmitRefused, InvalidValue):
     """A field of a submit has a value that is not allowed."""
 
 

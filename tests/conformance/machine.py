@@ -61,6 +61,7 @@ from qo.store.values import (
     Registration,
     Renewal,
     Source,
+    Submission,
     TaskOptions,
     Ticket,
 )
@@ -263,8 +264,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.do("advance", advances)
 
     def outcome(self, data: st.DataObject, holder: str, token: str, state: State) -> Outcome:
-        full = data.draw(seldom(some_of(OWN_GROUPS), ())) if state is State.QUEUED else ()
-        until = self.now + data.draw(st.sampled_from([0, SECOND_MS, LEASE_MS]))
         retry_at = self.now + data.draw(st.sampled_from([0, 5 * SECOND_MS, LEASE_MS]))
         return Outcome(
             job_id=holder,
@@ -274,7 +273,6 @@ class StoreMachine(RuleBasedStateMachine):
             error=data.draw(errors) if state in (State.FAILED, State.SCHEDULED) else None,
             message=data.draw(messages),
             retry_at_ms=retry_at if state is State.SCHEDULED else None,
-            closed=dict.fromkeys(full, until),
             averages=data.draw(averages),
         )
 
@@ -291,6 +289,15 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def finish_in_any_way(self, data: st.DataObject, states: list[State]) -> None:
         self.do("finish", [self.outcome(data, *self.pick_lease(data, of_jobs=True), state) for state in states])
+
+    @action(2, when=lambda self: self.jobs_in(*HELD))
+    def hand_back(self, data: st.DataObject) -> None:
+        """Because groups whose slots are kept elsewhere were found full."""
+        held = [(one.holder, str(one.token)) for one in self.state.leases.values() if one.is_job]
+        holder, token = data.draw(st.sampled_from(held))
+        until = self.now + data.draw(st.sampled_from([0, SECOND_MS, LEASE_MS]))
+        closed = dict.fromkeys(data.draw(some_of(OWN_GROUPS)), until)
+        self.do("finish", [Outcome(job_id=holder, token=token, state=State.QUEUED, closed=closed)])
 
     # --- changes by people ------------------------------------------------------------------------------------
 
@@ -410,6 +417,19 @@ class StoreMachine(RuleBasedStateMachine):
                 holders.append((data.draw(st.sampled_from(CALLERS)), None))
         self.do("release", holders)
 
+    @action()
+    def callers_compete_with_jobs(self, data: st.DataObject) -> None:
+        """A worker with few places, jobs it could take, and callers behind them, all for the slots of one group."""
+        tasks = tuple(TaskOptions(name=task) for task in TASKS)
+        self.do("register", Registration(name="w1", tasks=tasks, places=data.draw(st.integers(1, 2))))
+        number = data.draw(st.integers(1, 3))
+        self.do("set_limits", [Limit(group="gpu", slots=number, source=Source.OPERATOR)])
+        jobs = [Submission(id=f"g{self.submitted + index}", task="scan", groups=("gpu",)) for index in range(2)]
+        self.submitted += len(jobs)
+        self.do("submit", jobs)
+        for caller in data.draw(some_of(CALLERS)):
+            self.do("acquire", [Ticket(holder=caller, groups=("gpu",), lease_ms=LEASE_MS)])
+
     @action(4, when=lambda self: self.groups_with_callers())
     def make_room_for_callers(self, data: st.DataObject) -> None:
         """Slots that become free are handed over to those that wait."""
@@ -456,7 +476,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.now += LEASE_MS // 2
             self.do("catch_up", lease_ms=LEASE_MS)
 
-    @action(period_ms=st.sampled_from([1, SECOND_MS, LEASE_MS]))
+    @action(2, period_ms=st.sampled_from([1, SECOND_MS, LEASE_MS]))
     def age(self, period_ms: int) -> None:
         self.do("age", period_ms=period_ms)
 

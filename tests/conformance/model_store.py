@@ -132,4 +132,4 @@ def check_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
         case "record_estimate_errors":
             check.check_estimate_errors(*args, keep=kwargs.get("keep", 500))
         case "put_record":
-            check.check_record(args[0], version=kwargs["version"])
+            check.check_record(*args, version=kwargs["version"])

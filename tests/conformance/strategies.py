@@ -91,7 +91,7 @@ def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submiss
         "id": draw(st.sampled_from("xay")) + str(number),
         "task": draw(st.sampled_from(TASKS)),
         "payload": draw(st.sampled_from([b"null", b'{"n":1}'])),
-        "priority": draw(seldom(priorities)),
+        "priority": draw(st.sampled_from([None, None, *PRIORITIES])),
         "user": draw(maybe(st.sampled_from(USERS))),
         "project": draw(seldom(st.sampled_from(PROJECTS))),
         "groups": draw(some_of(OWN_GROUPS)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qo.errors import InvalidPriority, InvalidSubmit, PayloadTooLarge, QoError
+from qo.errors import InvalidPriority, InvalidSubmit, InvalidValue, PayloadTooLarge, QoError
 from qo.job import JobError, Progress, State
 from qo.store import check
 from qo.store.values import (
@@ -62,7 +62,7 @@ def claim(**fields):
 
 
 def refusal(checked, *arguments, **named) -> QoError:
-    with pytest.raises(InvalidSubmit) as refused:
+    with pytest.raises(InvalidValue) as refused:
         checked(*arguments, **named)
     return refused.value
 
@@ -113,7 +113,7 @@ def test_other_names_are_refused_in_a_submission(field, name):
         lambda name: check.check_own_groups([name]),
         lambda name: check.check_tier(name, standing(), by=None),
         lambda name: check.check_move(name, before="b", after=None, by=None),
-        lambda name: check.check_record(name, version=0),
+        lambda name: check.check_record(name, {}, version=0),
         lambda name: check.check_average(average(name=name)),
     ],
 )
@@ -516,8 +516,18 @@ def test_reminders_come_one_after_another(ages):
 def test_pages_cursors_and_versions_are_whole_numbers(number):
     check.check_page(1)
     check.check_cursor(0)
-    check.check_record("key", version=0)
+    check.check_record("key", {}, version=0)
 
     assert "limit is" in str(refusal(check.check_page, number))
     assert "after is" in str(refusal(check.check_cursor, number))
     assert "version is" in str(refusal(check.check_record, "key", version=number))
+
+
+def test_a_bad_field_of_a_submit_is_a_refused_submit() -> None:
+    with pytest.raises(InvalidSubmit, match=r"^user is empty"):
+        check.check_submission(Submission(id="a", task="work", user=""))
+
+
+def test_a_record_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"^value is .* not JSON"):
+        check.check_record("key", object(), version=0)

@@ -17,7 +17,7 @@ from reprlib import Repr
 
 import msgspec
 
-from qo.errors import InvalidPriority, InvalidSubmit, PayloadTooLarge
+from qo.errors import InvalidPriority, InvalidSubmit, InvalidValue, PayloadTooLarge, SubmitRefused
 from qo.job import JobError, State
 from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
 from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
@@ -56,6 +56,15 @@ NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8
 
 
 def check_submission(submission: Submission) -> None:
+    try:
+        _check_submission(submission)
+    except SubmitRefused:
+        raise
+    except InvalidValue as error:
+        raise InvalidSubmit(str(error)) from None
+
+
+def _check_submission(submission: Submission) -> None:
     check_name("id", submission.id)
     check_task(submission.task)
     check_payload(submission.payload)
@@ -72,7 +81,7 @@ def check_submission(submission: Submission) -> None:
     if submission.phase is not None:
         _check_number("phase", submission.phase, 1)
         if submission.parent is None:
-            raise InvalidSubmit(
+            raise InvalidValue(
                 f"phase is {submission.phase} but parent is not given; name the parent, or leave phase out."
             )
     if submission.groups:
@@ -134,7 +143,7 @@ def check_outcome(outcome: Outcome) -> None:
     check_name("token", outcome.token)
     _check_outcome_state(outcome.state)
     if outcome.state is State.SCHEDULED and outcome.retry_at_ms is None:
-        raise InvalidSubmit("retry_at_ms is not given; the state scheduled needs the time of next attempt.")
+        raise InvalidValue("retry_at_ms is not given; the state scheduled needs the time of next attempt.")
     if outcome.retry_at_ms is not None:
         _check_number("retry_at_ms", outcome.retry_at_ms, 0, MAX_TIME_MS)
     if outcome.result is not None:
@@ -152,7 +161,7 @@ def check_target(*, job_id: str | None, parent: str | None, by: str | None) -> N
     """Whom a change is for: one job, or a parent as a whole."""
     if (job_id is None) == (parent is None):
         given = "neither" if job_id is None else "both"
-        raise InvalidSubmit(f"{given} of job_id and parent are given; name exactly one of them.")
+        raise InvalidValue(f"{given} of job_id and parent are given; name exactly one of them.")
     if job_id is not None:
         check_name("job_id", job_id)
     if parent is not None:
@@ -164,11 +173,11 @@ def check_move(job_id: str, *, before: str | None, after: str | None, by: str | 
     check_name("job_id", job_id)
     if (before is None) == (after is None):
         given = "neither" if before is None else "both"
-        raise InvalidSubmit(f"{given} of before and after are given; name exactly one of them.")
+        raise InvalidValue(f"{given} of before and after are given; name exactly one of them.")
     field, neighbour = ("before", before) if before is not None else ("after", after)
     check_name(field, neighbour)
     if neighbour == job_id:
-        raise InvalidSubmit(f"{field} is {_shown(neighbour)}, the job itself; name another job in line.")
+        raise InvalidValue(f"{field} is {_shown(neighbour)}, the job itself; name another job in line.")
     check_by(by)
 
 
@@ -188,11 +197,11 @@ def check_ticket(ticket: Ticket) -> None:
     check_name("holder", ticket.holder)
     groups = _listed("groups", ticket.groups)
     if not groups:
-        raise InvalidSubmit("groups is empty; name at least one group to take a slot in.")
+        raise InvalidValue("groups is empty; name at least one group to take a slot in.")
     for group in groups:
         check_group(group)
     if len(set(groups)) < len(groups):
-        raise InvalidSubmit(f"groups is {_shown(groups)}; name each once, a caller takes one slot in each.")
+        raise InvalidValue(f"groups is {_shown(groups)}; name each once, a caller takes one slot in each.")
     _check_number("lease_ms", ticket.lease_ms, 1, MAX_SPAN_MS)
     _check_number("wait_ms", ticket.wait_ms, 0, MAX_SPAN_MS)
     check_priority(ticket.priority)
@@ -213,7 +222,7 @@ def check_registration(registration: Registration) -> None:
     for task in registration.tasks:
         check_task(task.name)
         if task.name in named:
-            raise InvalidSubmit(f"tasks names {_shown(task.name)} twice; give each task of a worker once.")
+            raise InvalidValue(f"tasks names {_shown(task.name)} twice; give each task of a worker once.")
         named.add(task.name)
         check_own_groups(task.groups)
         if task.limit is not None:
@@ -245,7 +254,7 @@ def check_reminder_ages(ages_ms: Sequence[int]) -> None:
     for age in ages_ms:
         _check_number("ages_ms", age, 0, MAX_SPAN_MS)
     if list(ages_ms) != sorted(set(ages_ms)):
-        raise InvalidSubmit(f"ages_ms is {_shown(ages_ms)}; give each age once, the shortest first.")
+        raise InvalidValue(f"ages_ms is {_shown(ages_ms)}; give each age once, the shortest first.")
 
 
 def check_page(limit: int) -> None:
@@ -270,9 +279,13 @@ def check_estimate_errors(task: str, ratios: Sequence[float], *, keep: int) -> N
     _check_number("keep", keep, 1)
 
 
-def check_record(name: str, *, version: int) -> None:
+def check_record(name: str, value: object, *, version: int) -> None:
     check_name("name", name)
     _check_number("version", version, 0, 2**63 - 2)
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError, UnicodeError) as error:
+        raise InvalidValue(f"value is {_shown(value)}, which is not JSON ({error}); use what JSON can hold.") from None
 
 
 # --- the values they share ----------------------------------------------------------------------------------
@@ -283,15 +296,15 @@ def check_name(field: str, value: object) -> None:
     if type(value) is str and 0 < len(value) <= MAX_NAME_CHARACTERS and value.isprintable():
         return
     if not isinstance(value, str):
-        raise InvalidSubmit(f"{field} is {_shown(value)}; use text of 1 to {MAX_NAME_CHARACTERS} characters.")
+        raise InvalidValue(f"{field} is {_shown(value)}; use text of 1 to {MAX_NAME_CHARACTERS} characters.")
     if not value:
-        raise InvalidSubmit(f"{field} is empty; use 1 to {MAX_NAME_CHARACTERS} characters.")
+        raise InvalidValue(f"{field} is empty; use 1 to {MAX_NAME_CHARACTERS} characters.")
     if len(value) > MAX_NAME_CHARACTERS:
-        raise InvalidSubmit(
+        raise InvalidValue(
             f"{field} is {_shown(value)}, which has {len(value)} characters; use 1 to {MAX_NAME_CHARACTERS}."
         )
     if wrong := CONTROL_OR_SURROGATE.search(value):
-        raise InvalidSubmit(
+        raise InvalidValue(
             f"{field} is {_shown(value)}, which has a control character or half a surrogate pair "
             f"at index {wrong.start()}; use 1 to {MAX_NAME_CHARACTERS} characters without those."
         )
@@ -305,7 +318,7 @@ def check_by(by: str | None) -> None:
 def check_task(task: str) -> None:
     check_name("task", task)
     if ":" in task or task in RESERVED_NAMES:
-        raise InvalidSubmit(
+        raise InvalidValue(
             f"task is {_shown(task)}; use a name without a colon that is not {GLOBAL} or {PROVIDERS}, "
             "because those name groups that are not a task's."
         )
@@ -335,7 +348,7 @@ def check_own_groups(groups: Sequence[str]) -> None:
         kind, colon, _ = group.partition(":")
         if (colon and kind in KINDS_OF_THE_STORE) or group in RESERVED_NAMES:
             prefixes = ", ".join(sorted(f"{kind}:" for kind in KINDS_OF_THE_STORE))
-            raise InvalidSubmit(
+            raise InvalidValue(
                 f"group is {_shown(group)}, which is reserved; use a name of your own, which is not "
                 f"{GLOBAL} or {PROVIDERS} and begins with none of {prefixes} (jobs get those by themselves)."
             )
@@ -355,7 +368,7 @@ def check_payload(payload: bytes) -> None:
     if type(payload) is bytes and len(payload) <= MAX_PAYLOAD_BYTES:
         return
     if not isinstance(payload, bytes):
-        raise InvalidSubmit(f"payload is {_shown(payload)}; give the JSON as bytes.")
+        raise InvalidValue(f"payload is {_shown(payload)}; give the JSON as bytes.")
     if len(payload) > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(
             f"payload has {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are allowed. "
@@ -388,7 +401,7 @@ def check_average(average: Average) -> None:
     _check_finite("first", average.first)
     _check_finite("weight", average.weight)
     if not 0 <= average.weight <= 1:
-        raise InvalidSubmit(f"weight is {_shown(average.weight)}; use a number from 0 to 1.")
+        raise InvalidValue(f"weight is {_shown(average.weight)}; use a number from 0 to 1.")
 
 
 def check_job_error(error: JobError) -> None:
@@ -402,7 +415,7 @@ def _check_number(field: str, value: object, lowest: int, highest: int = MAX_COU
         return
     if not _is_number(value, lowest, highest):
         whose = "" if of is None else f" {_shown(of)}"
-        raise InvalidSubmit(f"{field}{whose} is {_shown(value)}; use a whole number from {lowest} to {highest}.")
+        raise InvalidValue(f"{field}{whose} is {_shown(value)}; use a whole number from {lowest} to {highest}.")
 
 
 def _is_number(value: object, lowest: int, highest: int) -> bool:
@@ -417,18 +430,18 @@ def _is_priority(text: str) -> bool:
 def _check_outcome_state(state: object) -> None:
     if not isinstance(state, State) or state not in OUTCOMES:
         allowed = ", ".join(sorted(OUTCOMES))
-        raise InvalidSubmit(f"state is {_shown(state)}; use a State that a run may end in: {allowed}.")
+        raise InvalidValue(f"state is {_shown(state)}; use a State that a run may end in: {allowed}.")
 
 
 def _check_source(source: object) -> None:
     if not isinstance(source, Source):
         allowed = ", ".join(one.name for one in Source)
-        raise InvalidSubmit(f"source is {_shown(source)}; use a Source: {allowed}.")
+        raise InvalidValue(f"source is {_shown(source)}; use a Source: {allowed}.")
 
 
 def _check_finite(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise InvalidSubmit(f"{field} is {_shown(value)}; use a finite number.")
+        raise InvalidValue(f"{field} is {_shown(value)}; use a finite number.")
 
 
 def _check_text(field: str, value: object) -> None:
@@ -436,9 +449,9 @@ def _check_text(field: str, value: object) -> None:
     if value is None or (type(value) is str and value.isprintable()):
         return
     if not isinstance(value, str):
-        raise InvalidSubmit(f"{field} is {_shown(value)}; use text.")
+        raise InvalidValue(f"{field} is {_shown(value)}; use text.")
     if wrong := NOT_STORABLE.search(value):
-        raise InvalidSubmit(
+        raise InvalidValue(
             f"{field} is {_shown(value)}, which has a NUL or half a surrogate pair at index {wrong.start()}; "
             "use text without those."
         )
@@ -447,22 +460,22 @@ def _check_text(field: str, value: object) -> None:
 def _check_result(result: object) -> None:
     """Unlike a payload, a result is decoded whenever its job is read: a bad one would spoil every list it is in."""
     if not isinstance(result, bytes):
-        raise InvalidSubmit(f"result is {_shown(result)}; give the JSON as bytes.")
+        raise InvalidValue(f"result is {_shown(result)}; give the JSON as bytes.")
     try:
         msgspec.json.decode(result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
-        raise InvalidSubmit(f"result is {_shown(result)}, which is not JSON ({wrong}); give JSON as bytes.") from None
+        raise InvalidValue(f"result is {_shown(result)}, which is not JSON ({wrong}); give JSON as bytes.") from None
 
 
 def _check_bytes(field: str, value: object) -> None:
     if value is not None and not isinstance(value, bytes):
-        raise InvalidSubmit(f"{field} is {_shown(value)}; give the JSON as bytes.")
+        raise InvalidValue(f"{field} is {_shown(value)}; give the JSON as bytes.")
 
 
 def _listed(field: str, names: Sequence[str]) -> Sequence[str]:
     """One name instead of a list of names would be taken letter by letter."""
     if isinstance(names, str | bytes):
-        raise InvalidSubmit(f"{field} is {_shown(names)}; give a list of names.")
+        raise InvalidValue(f"{field} is {_shown(names)}; give a list of names.")
     return names
 
 

@@ -26,7 +26,7 @@ def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
     asking = set()
     for ticket in tickets:
         asking.add(ticket.holder)
-        if not sql.value(step.db, "SELECT 1 FROM lease WHERE holder = ?", (ticket.holder,)):
+        if not sql.value(step.db, "SELECT 1 FROM lease WHERE holder = ? AND job IS NULL", (ticket.holder,)):
             _stand_in_line(step, ticket)
         hand_over(step, asking=asking)
         if ticket.wait_ms == 0:

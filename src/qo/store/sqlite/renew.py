@@ -17,6 +17,9 @@ from qo.store.sqlite.clock import note_time
 from qo.store.sqlite.step import Step
 from qo.store.values import Held, Renewal
 
+LONGEST_TOKEN = 18
+"""digits: what SQLite can surely hold, and microseconds for the next thirty thousand years"""
+
 
 def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> list[Held]:
     lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
@@ -46,8 +49,8 @@ def _renew(step: Step, renewal: Renewal) -> Held:
 
 def find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, int] | None:
     """Token, job number and end of a lease that this holder owns under this token."""
-    if not (token.isascii() and token.isdigit()):
-        return None
+    if not (token.isascii() and token.isdigit() and len(token) <= LONGEST_TOKEN):
+        return None  # never given by this store
     found: tuple[int, int | None, int] | None = sql.row(
         step.db, "SELECT token, job, expires_at FROM lease WHERE holder = ? AND token = ?", (holder, int(token))
     )

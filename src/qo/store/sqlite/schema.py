@@ -135,7 +135,7 @@ CREATE INDEX open_group ON open (grp);
 
 CREATE TABLE lease (
     token INTEGER PRIMARY KEY,
-    holder TEXT NOT NULL UNIQUE,     -- a job's id, or a caller's
+    holder TEXT NOT NULL,            -- a job's id, or a caller's; a caller may have the name of a job
     job INTEGER UNIQUE,              -- NULL: a caller's
     task TEXT,
     priority INTEGER,                -- the job's own when it was claimed
@@ -143,6 +143,7 @@ CREATE TABLE lease (
     claim TEXT,
     expires_at INTEGER NOT NULL
 ) STRICT;
+CREATE UNIQUE INDEX lease_caller ON lease (holder) WHERE job IS NULL;
 CREATE INDEX lease_expiry ON lease (expires_at, token);
 CREATE INDEX lease_claim ON lease (claim) WHERE claim IS NOT NULL;
 CREATE INDEX lease_worker ON lease (worker) WHERE job IS NOT NULL;

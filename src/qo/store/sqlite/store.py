@@ -392,7 +392,7 @@ class SQLiteStore:
         return await self._read(partial(reading.record, name=name))
 
     async def put_record(self, name: str, value: Any, *, version: int) -> bool:
-        check.check_record(name, version=version)
+        check.check_record(name, value, version=version)
         return await self._write(partial(put_record, name=name, value=value, version=version))
 
     async def records(self, prefix: str) -> Mapping[str, Record]:
