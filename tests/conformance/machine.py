@@ -505,6 +505,21 @@ class StoreMachine(RuleBasedStateMachine):
     def observe(self, value: float, weight: float) -> None:
         self.both.do("observe", [(Average(name="tier:fast", first=900.0, weight=weight), value)])
 
+    @action(ratios=st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=1, max_size=3), keep=st.integers(1, 4))
+    def record_estimate_errors(self, ratios: list[float], keep: int) -> None:
+        self.both.do("record_estimate_errors", "build", ratios, keep=keep)
+        self.both.do("estimate_errors", "build")
+
+    @action(
+        name=st.sampled_from(["key:1", "key:2"]),
+        value=st.sampled_from([{"a": 1}, "text", None]),
+        version=st.integers(0, 2),
+    )
+    def put_record(self, name: str, value: Any, version: int) -> None:
+        self.both.do("put_record", name, value, version=version)
+        self.both.do("record", name)
+        self.both.do("records", "key:")
+
 
 def machine_for(under_test: StoreUnderTest, bounds: Bounds) -> type[StoreMachine]:
     return type(f"{under_test.name}Machine", (StoreMachine,), {"under_test": under_test, "bounds": bounds})

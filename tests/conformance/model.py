@@ -107,11 +107,12 @@ class Model(Submitting, Running, People):
                 pid=registration.pid,
             )
         for options in registration.tasks:
+            no_longer_named = set(self.state.tasks.get(options.name, ())) - set(options.groups)
             self.state.tasks[options.name] = options.groups
+            for job in self.line():
+                if job.task == options.name and job.parked in no_longer_named:
+                    self.enter(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
-        for job in self.line():
-            if job.parked is not None and job.parked not in self.groups_of_job(job):
-                self.enter(job, now)
         self.hand_over(now)
         return tuple(ignored)
 

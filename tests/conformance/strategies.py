@@ -19,8 +19,9 @@ USERS = ("u1", "u2", "u3")
 PROJECTS = ("p1", "p2")
 PARENTS = ("7", "12", "night")
 OWN_GROUPS = ("gpu", "api", "provider:ollama")
+GROUPS_OF_JOBS = (*OWN_GROUPS, "mail")  # the last is a gate to jobs of that task, a group like any other to the rest
 WORKERS = ("w1", "w2", "w3")
-CALLERS = ("c1", "c2", "c3", "c4")
+CALLERS = ("c1", "c2", "c3", "x0")  # the last may be a job's id, too
 PRIORITIES = (20, 50, 90)
 
 SHARED_GROUPS = (
@@ -94,7 +95,7 @@ def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submiss
         "priority": draw(st.sampled_from([None, None, *PRIORITIES])),
         "user": draw(maybe(st.sampled_from(USERS))),
         "project": draw(seldom(st.sampled_from(PROJECTS))),
-        "groups": draw(some_of(OWN_GROUPS)),
+        "groups": draw(some_of(GROUPS_OF_JOBS)),
         "limits": draw(seldom(submit_limits, ())),
         "unique": draw(seldom(st.sampled_from(["once", "twice"]))),
         "run_at_ms": draw(seldom(times_from(now))),
@@ -154,7 +155,7 @@ def tickets(draw: st.DrawFn) -> Ticket:
 
 
 task_options = st.builds(
-    TaskOptions, name=st.sampled_from(TASKS), groups=some_of(OWN_GROUPS, most=1), limit=seldom(st.integers(1, 2))
+    TaskOptions, name=st.sampled_from(TASKS), groups=some_of(GROUPS_OF_JOBS, most=1), limit=seldom(st.integers(1, 2))
 )
 registrations = st.builds(
     Registration,

@@ -11,7 +11,18 @@ import pytest
 from side_by_side import SideBySide, Step, StoreUnderTest, step
 from stores import STORES
 
-from qo.store.values import Bounds, Limit, Source, Standing, Submission
+from qo.job import State
+from qo.store.values import (
+    Advance,
+    Bounds,
+    Limit,
+    Outcome,
+    Registration,
+    Source,
+    Standing,
+    Submission,
+    TaskOptions,
+)
 
 NOON = 1_728_043_200_000
 
@@ -35,5 +46,30 @@ def test_a_limit_that_replaces_another_is_as_new_as_the_newest_job(real: StoreUn
         step("submit", [Submission(id="y0", task="scan")], now=NOON),
         step("set_tier", "u2", Standing(tier="fast", user_limit=2), now=NOON),
         step("forget", keep_ms=1000, keep_jobs=0, keep_events=0, now=NOON),
+    ]
+    replay(real, steps)
+
+
+@every_store
+def test_a_job_enters_anew_when_its_task_drops_a_group_that_the_job_names_itself(real: StoreUnderTest) -> None:
+    with_group = TaskOptions(name="build", groups=("gpu",))
+    steps = [
+        step("register", Registration(name="w2", tasks=(with_group,), places=1), now=NOON),
+        step("set_limits", [Limit(group="gpu", slots=0, source=Source.OPERATOR)], now=NOON),
+        step("submit", [Submission(id="y10", task="build", groups=("gpu",))], now=NOON),
+        step("set_limits", [Limit(group="gpu", slots=1, source=Source.OPERATOR)], now=NOON),
+        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), places=2), now=NOON),
+    ]
+    replay(real, steps)
+
+
+@every_store
+def test_a_job_that_asks_for_confirmation_says_nothing_but_what_it_asks(real: StoreUnderTest) -> None:
+    token = str(NOON * 1000)
+    steps = [
+        step("submit", [Submission(id="y2", task="scan")], now=NOON),
+        step("claim", worker="w2", tasks=["scan"], places=1, lease_ms=20000, claim_id="claim-1", now=NOON),
+        step("advance", [Advance(job_id="y2", token=token, message="because")], now=NOON),
+        step("finish", [Outcome(job_id="y2", token=token, state=State.CONFIRMING)], now=NOON),
     ]
     replay(real, steps)

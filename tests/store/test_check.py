@@ -520,7 +520,7 @@ def test_pages_cursors_and_versions_are_whole_numbers(number):
 
     assert "limit is" in str(refusal(check.check_page, number))
     assert "after is" in str(refusal(check.check_cursor, number))
-    assert "version is" in str(refusal(check.check_record, "key", version=number))
+    assert "version is" in str(refusal(check.check_record, "key", {}, version=number))
 
 
 def test_a_bad_field_of_a_submit_is_a_refused_submit() -> None:

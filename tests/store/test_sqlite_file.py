@@ -14,6 +14,7 @@ from harness import NOW, submission, submit
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import MIGRATIONS
 from qo.store.values import Accepted, Renewal
 
@@ -324,3 +325,9 @@ async def test_a_refused_submit_and_an_accepted_one_say_so(store: SQLiteStore) -
     assert isinstance(accepted, Accepted)
     assert not isinstance(refused, Accepted)
     assert (refused.waiting, refused.cap) == (1, 1)
+
+
+async def test_a_row_in_memory_has_the_columns_of_the_table_in_their_order(store: SQLiteStore) -> None:
+    columns = await store._read(lambda db: [row[1] for row in db.execute("PRAGMA table_info(job)").fetchall()])
+
+    assert tuple(columns) == JobRow.__struct_fields__

@@ -30,7 +30,7 @@ def _advance(step: Step, item: Advance) -> Held:
     _, number, expires_at = lease
     row = by_number(step.db, number)
     if row.state == State.STARTING:
-        row.state = State.RUNNING.value
+        row.state = State.RUNNING
         step.event(row.state, row.id)
     if item.message is not None:
         row.message = item.message

@@ -31,7 +31,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
     behind = catch_up(step, lease_ms=lease_ms).more
     leases: list[Lease] = []
     bounded = False
-    walk = Walk(step, dict.fromkeys(tasks), passes=lambda task: not step.groups.gates_open(task))
+    walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
     for examined, candidate in enumerate(walk, start=1):
         assert isinstance(candidate, JobRow)
         groups = step.groups_of(candidate)

@@ -52,12 +52,12 @@ def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: l
         step.groups.store(group)
     state = _state_after(row, outcome)
     if row.state == State.STARTING and state in _PASSES_THROUGH_RUNNING:
-        row.state = State.RUNNING.value
+        row.state = State.RUNNING
         step.event(row.state, row.id)
     if outcome.message is not None:
         row.message = outcome.message
     row.ended_token = token
-    row.ended_state = state.value
+    row.ended_state = state
     if state is State.QUEUED:
         _hand_back(row)
         save(step.db, row, *ENDED_FIELDS)  # at once: the same call may finish with this token again
@@ -95,7 +95,7 @@ def _hand_back(row: JobRow) -> None:
 
 def _leave_worker(step: Step, row: JobRow, state: State) -> None:
     give_up_place(step, row)
-    row.state = state.value
+    row.state = state
     row.worker = row.token = None
 
 

@@ -16,6 +16,9 @@ from qo.store.sqlite.rows import JobRow, names
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.walk import CALLERS, TicketRow, Walk, ticket_groups
 
+EXPECTED = 4
+"""how many a hand-over probably looks at: one freed slot, and who is before its taker"""
+
 
 def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     """Grant what can be granted now. Those who are `asking` hear of it from the call they wait for."""
@@ -23,7 +26,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     if not _somebody_could_go(step):
         return
     workers = _FreePlaces(step)
-    walk = Walk(step, (CALLERS, *workers.tasks()), passes=_passes(step, workers))
+    walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
     for examined, candidate in enumerate(walk, start=1):
         if isinstance(candidate, TicketRow):
             _examine_ticket(step, candidate, asked_now=candidate.holder in asking)

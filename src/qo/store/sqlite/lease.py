@@ -45,7 +45,7 @@ def claim_job(
     waited_ms = step.now - row.joined_at
     slots = take_slots(step, groups, token, task=row.task, waited_ms=waited_ms)
     leave(step, row)
-    row.state = State.STARTING.value
+    row.state = State.STARTING
     row.attempts += 1
     row.started_at = step.now
     row.token = token
@@ -113,7 +113,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     if row.state == State.QUEUED:
         leave(step, row)
     give_up_place(step, row)
-    row.state = state.value
+    row.state = state
     row.finished_at = step.now
     row.due_at = row.confirming_at = None
     row.deferred = row.cancel_wanted = 0
@@ -137,10 +137,10 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
         "ended_state",
     )
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
-    step.figure(f"ended:{state.value}", ran_ms)
+    step.figure(f"ended:{state}", ran_ms)
     if state is State.FAILED:
-        step.event(state.value, row.id, {"message": None if error is None else error.message})
+        step.event(state, row.id, {"message": None if error is None else error.message})
     elif state is State.CANCELLED:
-        step.event(state.value, row.id, {"message": row.message})
+        step.event(state, row.id, {"message": row.message})
     else:
-        step.event(state.value, row.id)
+        step.event(state, row.id)

@@ -32,7 +32,7 @@ JOIN_FIELDS = (*LINE_FIELDS, "joined_at", "position_original", "due_at", "deferr
 def join(step: Step, row: JobRow) -> None:
     """Draw a place and enter the line."""
     place = drawn_place(step.draw_sequence(), row.boost)
-    row.state = State.QUEUED.value
+    row.state = State.QUEUED
     row.due_at = None
     row.deferred = 0
     row.joined_at = step.now
@@ -52,7 +52,7 @@ def join_in_order(step: Step, rows: Iterable[JobRow], *, due_at: int | None = No
 def come_back(step: Step, row: JobRow, reason: str) -> None:
     """Stand again where the job stood before it was claimed."""
     assert row.key is not None
-    row.state = State.QUEUED.value
+    row.state = State.QUEUED
     enter(step, row, row.key)
     step.event(row.state, row.id, {"reason": reason})
 

@@ -22,7 +22,7 @@ _decode_error = msgspec.json.Decoder(JobError).decode
 
 
 class JobRow(msgspec.Struct, kw_only=False):
-    """Field for column, in the order of `COLUMNS`. Changed in memory, then written by `save`."""
+    """Field for column, in the order of the table. Changed in memory, then written by `save`."""
 
     number: int
     id: str
@@ -70,8 +70,7 @@ class JobRow(msgspec.Struct, kw_only=False):
     finished_at: int | None
 
 
-COLUMNS = ", ".join(f"job.{name}" for name in JobRow.__struct_fields__)
-SELECT = f"SELECT {COLUMNS} FROM job "
+SELECT = "SELECT * FROM job"
 INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
 _STATES = {state.value: state for state in State}
 _updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}

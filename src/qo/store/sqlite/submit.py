@@ -100,7 +100,7 @@ def _accept(
     if waits_for_phase:
         step.event(row.state, row.id)
     elif waits_for_time:
-        row.state = State.SCHEDULED.value
+        row.state = State.SCHEDULED
         row.due_at = row.run_at
         step.event(row.state, row.id, {"run_at": row.run_at})
     else:
@@ -146,7 +146,7 @@ def _new_row(step: Step, submission: Submission, standing: Standing | None) -> J
         number=0,
         id=submission.id,
         task=submission.task,
-        state=State.WAITING.value,
+        state=State.WAITING,
         stage=None,
         priority=_priority(step, submission),
         boost=0 if standing is None else standing.boost,

@@ -20,7 +20,7 @@ from qo.store.sqlite.step import Step
 CALLERS = ""
 """the "task" under which waiting callers are parked and opened"""
 
-BATCH = 64
+LARGEST_BATCH = 64
 NO_KEY = 1 << 53
 """behind every order key"""
 
@@ -41,10 +41,14 @@ Candidate = JobRow | TicketRow
 
 
 class Walk:
-    """Gives each candidate once, smallest key first. Tasks for which `passes` says so are left out."""
+    """Gives each candidate once, smallest key first. Tasks for which `passes` says so are left out.
 
-    def __init__(self, step: Step, tasks: Iterable[str], passes: Callable[[str], bool]) -> None:
-        self._sources = [_Source(step, task) for task in tasks]
+    `expected` is how many will probably be looked at: so many are read at a time.
+    """
+
+    def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
+        batch = min(expected, LARGEST_BATCH)
+        self._sources = [_Source(step, task, batch) for task in tasks]
         self._passes = passes
 
     def __iter__(self) -> Iterator[Candidate]:
@@ -69,8 +73,9 @@ class Walk:
 class _Source:
     """The candidates of one task."""
 
-    def __init__(self, step: Step, task: str) -> None:
+    def __init__(self, step: Step, task: str, batch: int) -> None:
         self.task = task
+        self._batch = batch
         self._step = step
         self._ready: deque[Candidate] = deque()
         self._ready_after: int | None = -1
@@ -97,7 +102,7 @@ class _Source:
     def _ready_key(self) -> int | None:
         if not self._ready and self._ready_after is not None:
             self._ready.extend(self._fetch_ready(self._ready_after))
-            self._ready_after = self._ready[-1].key if len(self._ready) == BATCH else None
+            self._ready_after = self._ready[-1].key if len(self._ready) == self._batch else None
         return self._ready[0].key if self._ready else None
 
     def _fetch_ready(self, after: int) -> list[Candidate]:
@@ -105,13 +110,13 @@ class _Source:
             tickets = sql.rows(
                 self._step.db,
                 "SELECT * FROM ticket WHERE parked IS NULL AND key > ? ORDER BY key LIMIT ?",
-                (after, BATCH),
+                (after, self._batch),
             )
             return [TicketRow(*ticket) for ticket in tickets]
         jobs = sql.rows(
             self._step.db,
             f"{SELECT} WHERE task = ? AND state = 'queued' AND parked IS NULL AND key > ? ORDER BY key LIMIT ?",
-            (self.task, after, BATCH),
+            (self.task, after, self._batch),
         )
         return [JobRow(*job) for job in jobs]
 
@@ -141,10 +146,10 @@ class _Source:
             sql.rows(
                 self._step.db,
                 "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
-                (self.task, after, BATCH),
+                (self.task, after, self._batch),
             )
         )
-        self._open_after = self._open[-1][0] if len(self._open) == BATCH else None
+        self._open_after = self._open[-1][0] if len(self._open) == self._batch else None
 
     def _take_parked(self) -> Candidate:
         head = self._parked_head()
