@@ -26,6 +26,7 @@ class Group:
         "held_changed",
         "last_job",
         "limit",
+        "mentioned",
         "name",
         "numbers",
         "parked_changed",
@@ -47,6 +48,7 @@ class Group:
         self.had_room = True
         self.parked_changed = False
         self.held_changed = False
+        self.mentioned = False
 
     def has_room(self) -> bool:
         return not self.paused and self.closed_until is None and (self.limit is None or self.active < self.limit)
@@ -211,7 +213,7 @@ class Groups:
         group = self.get(name)
         if group.stored:
             group.last_job = job
-            self._db.execute("UPDATE grp SET last_job = ? WHERE name = ?", (job, name))
+            group.mentioned = True
 
     # --- parked jobs and the open index -----------------------------------------------------------------------
 
@@ -236,6 +238,9 @@ class Groups:
                 self._refresh_open(group, room)
                 group.had_room = room
             group.parked_changed = False
+            if group.mentioned:
+                self._db.execute("UPDATE grp SET last_job = ? WHERE name = ?", (group.last_job, group.name))
+                group.mentioned = False
             if group.held_changed:
                 self._trim_slots(group.name)
                 group.held_changed = False

@@ -79,7 +79,7 @@ def _accept(
     deferred_to = _day_it_is_deferred_to(step, row, standing)
     waits_for_phase = _waits_for_phase(step, row)
     waits_for_time = deferred_to is not None or (row.run_at is not None and row.run_at > step.now)
-    if not waits_for_phase and not waits_for_time and submission.cap is not None:
+    if submission.cap is not None and not waits_for_phase and not waits_for_time:
         waiting = step.waiting().total()
         if waiting >= submission.cap:
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=waiting, cap=submission.cap)
@@ -91,12 +91,7 @@ def _accept(
     ignored += apply_limits(step, submission.limits)
     if deferred_to is not None:
         defer(step, row, deferred_to, midnight(deferred_to) + submission.quota_jitter_ms)
-    _charge(step, row)
-    if row.parent is not None:
-        step.db.execute("INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
-    for group in step.groups_of(row):
-        step.groups.mention(group, row.number)
-
+    _note_whom_it_belongs_to(step, row)
     if waits_for_phase:
         step.event(row.state, row.id)
     elif waits_for_time:
@@ -105,32 +100,42 @@ def _accept(
         step.event(row.state, row.id, {"run_at": row.run_at})
     else:
         join(step, row)
+    _store(step, row, submission)
+    position = row.position_original if row.state == State.QUEUED else None
+    return Accepted(job=step.to_job(row, position=position), ignored=ignored)
+
+
+def _note_whom_it_belongs_to(step: Step, row: JobRow) -> None:
+    if row.user is not None:
+        if row.quota_day is None:
+            row.quota_day = _day_it_is_due(step, row)
+        charge(step, row.user, row.quota_day)
+        step.db.execute("UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
+    if row.parent is not None:
+        step.db.execute("INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
+    for group in step.groups_of(row):
+        step.groups.mention(group, row.number)
+
+
+def _store(step: Step, row: JobRow, submission: Submission) -> None:
     insert(step.db, row)
     step.db.execute("INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
     step.figure("submitted")
     if submission.by is not None:
         step.audit(submission.by, "submit", row.id, {"task": row.task})
-    return Accepted(
-        job=step.to_job(row, position=row.position_original if row.state == State.QUEUED else None), ignored=ignored
-    )
 
 
 def _day_it_is_deferred_to(step: Step, row: JobRow, standing: Standing | None) -> int | None:
     if row.user is None or standing is None or standing.daily_quota is None:
         return None
-    day = day_of(max(row.run_at or step.now, step.now))
+    day = _day_it_is_due(step, row)
     if used_on(step, row.user, day) < standing.daily_quota:
         return None
     return first_day_with_room(step, row.user, day + 1, standing.daily_quota)
 
 
-def _charge(step: Step, row: JobRow) -> None:
-    if row.user is None:
-        return
-    if row.quota_day is None:
-        row.quota_day = day_of(max(row.run_at or step.now, step.now))
-    charge(step, row.user, row.quota_day)
-    step.db.execute("UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
+def _day_it_is_due(step: Step, row: JobRow) -> int:
+    return day_of(max(row.run_at or step.now, step.now))
 
 
 def _waits_for_phase(step: Step, row: JobRow) -> bool:
