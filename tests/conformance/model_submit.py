@@ -30,13 +30,21 @@ class Submitting(Steps):
             if taken_by is not None:
                 return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by.id)
         before = self.state.copy()
-        ignored = self.set_limits_of(submission, now)
+        changes_standing = self.changes_standing(submission)
+        ignored: list[LimitIgnored] = []
+        if changes_standing:
+            user, standing, project = submission.user, submission.standing, submission.project
+            ignored += self.apply_standing(user, standing, pinned=False, project=project, now=now)
         job = self.new_job(submission, now)
         joins_now = self.next_state(job, now) is State.QUEUED
         in_line = self.waiting_count()
         if joins_now and submission.cap is not None and in_line >= submission.cap:
             self.state = before
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=in_line, cap=submission.cap)
+        if not changes_standing:
+            ignored += self.repeat_tier_limits(submission, now)
+        for limit in submission.limits:
+            ignored += self.set_limit(limit, now)[1]
         self.accept(job, now)
         if submission.by is not None:
             self.audit_entry(submission.by, "submit", job.id, {"task": job.task}, now)
@@ -52,26 +60,26 @@ class Submitting(Steps):
         row = self.state.users.get(submission.user) if submission.user is not None else None
         return submission.standing or (row.standing if row else None)
 
-    def set_limits_of(self, submission: Submission, now: int) -> list[LimitIgnored]:
-        """Apply the standing, and the limits that it and the submission ask for."""
-        standing, user, project = self.standing_of(submission), submission.user, submission.project
-        ignored = []
-        if standing is not None:
-            present = self.state.users.get(user) if user is not None else None
-            if user is not None and (present is None or present.standing != standing):
-                ignored += self.apply_standing(user, standing, pinned=False, project=project, now=now)
-            else:
-                projects = [project] if project is not None else []
-                ignored += self.grant_tier_limits(user, projects, standing, now)
-        for limit in submission.limits:
-            ignored += self.set_limit(limit, now)[1]
-        return ignored
+    def changes_standing(self, submission: Submission) -> bool:
+        if submission.user is None or submission.standing is None:
+            return False
+        row = self.state.users.get(submission.user)
+        return row is None or row.standing != submission.standing
+
+    def repeat_tier_limits(self, submission: Submission, now: int) -> list[LimitIgnored]:
+        """A standing that is not new sets its limits all the same: the project may be, or somebody removed them."""
+        standing = self.standing_of(submission)
+        if standing is None:
+            return []
+        projects = [submission.project] if submission.project is not None else []
+        return self.grant_tier_limits(submission.user, projects, standing, now)
 
     def new_job(self, submission: Submission, now: int) -> JobRow:
-        """The job as it would be accepted, with its day and time; not in the model yet."""
+        """The job as it would be accepted, with its number, day and time; not in the model yet."""
+        self.state.last_number += 1
         inherited = self.state.parents.get(submission.parent, NORMAL) if submission.parent is not None else NORMAL
         job = JobRow(
-            number=self.state.last_number + 1,
+            number=self.state.last_number,
             id=submission.id,
             task=submission.task,
             payload=submission.payload,
@@ -107,7 +115,6 @@ class Submitting(Steps):
         return State.SCHEDULED if job.run_at is not None and job.run_at > now else State.QUEUED
 
     def accept(self, job: JobRow, now: int) -> None:
-        self.state.last_number = job.number
         job.state = self.next_state(job, now)
         self.state.jobs[job.id] = job
         self.count("submitted", 0, now)

@@ -51,6 +51,16 @@ def test_a_limit_that_replaces_another_is_as_new_as_the_newest_job(real: StoreUn
 
 
 @every_store
+def test_a_limit_stays_as_long_as_the_job_that_brought_it(real: StoreUnderTest) -> None:
+    limit = Limit(group="build", slots=1, source=Source.SUBMIT)
+    steps = [
+        step("submit", [Submission(id="a0", task="scan", limits=(limit,))], now=NOON),
+        step("forget", keep_ms=1000, keep_jobs=100, keep_events=1000, now=NOON),
+    ]
+    replay(real, steps)
+
+
+@every_store
 def test_a_job_enters_anew_when_its_task_drops_a_group_that_the_job_names_itself(real: StoreUnderTest) -> None:
     with_group = TaskOptions(name="build", groups=("gpu",))
     steps = [

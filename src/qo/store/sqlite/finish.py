@@ -65,7 +65,7 @@ def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: l
     elif state is State.SCHEDULED:
         _schedule_retry(step, row, outcome)
     elif state is State.CONFIRMING:
-        _ask_for_confirmation(step, row)
+        _ask_for_confirmation(step, row, outcome)
     else:
         _end(step, row, state, outcome, released)
     return Finished(job_id=row.id, token=outcome.token, state=state)
@@ -109,8 +109,9 @@ def _schedule_retry(step: Step, row: JobRow, outcome: Outcome) -> None:
     step.event(row.state, row.id, {"run_at": row.run_at})
 
 
-def _ask_for_confirmation(step: Step, row: JobRow) -> None:
+def _ask_for_confirmation(step: Step, row: JobRow, outcome: Outcome) -> None:
     _leave_worker(step, row, State.CONFIRMING)
+    row.message = outcome.message
     row.confirming_at = step.now
     row.reminded = 0
     save(step.db, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "confirming_at", "reminded", "message")
