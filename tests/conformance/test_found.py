@@ -83,3 +83,22 @@ def test_a_job_that_asks_for_confirmation_says_nothing_but_what_it_asks(real: St
         step("finish", [Outcome(job_id="y2", token=token, state=State.CONFIRMING)], now=NOON),
     ]
     replay(real, steps)
+
+
+@every_store
+def test_a_job_handed_back_twice_in_one_call_is_handed_back_once(real: StoreUnderTest) -> None:
+    token = str(NOON * 1000)
+    steps = [
+        step("submit", [Submission(id="a4", task="mail")], now=NOON),
+        step("claim", worker="w2", tasks=["mail"], places=1, lease_ms=60000, claim_id="claim-1", now=NOON),
+        step(
+            "finish",
+            [
+                Outcome(job_id="a4", token=token, state=State.QUEUED),
+                Outcome(job_id="a4", token=token, state=State.CONFIRMING),
+                Outcome(job_id="a4", token=token, state=State.SUCCEEDED),
+            ],
+            now=NOON,
+        ),
+    ]
+    replay(real, steps)

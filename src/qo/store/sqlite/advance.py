@@ -13,8 +13,9 @@ import msgspec
 
 from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
-from qo.store.sqlite.renew import find_job_lease
-from qo.store.sqlite.rows import by_number, save, to_json
+from qo.store.sqlite import sql
+from qo.store.sqlite.lease import held_job
+from qo.store.sqlite.rows import save, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Advance, Held
 
@@ -24,11 +25,9 @@ def advance(step: Step, advances: Sequence[Advance]) -> list[Held]:
 
 
 def _advance(step: Step, item: Advance) -> Held:
-    lease = find_job_lease(step, item.job_id, item.token)
-    if lease is None:
+    row = held_job(step, item.job_id, item.token)
+    if row is None:
         return Held(holder=item.job_id, token=item.token, lost=True)
-    _, number, expires_at = lease
-    row = by_number(step.db, number)
     if row.state == State.STARTING:
         row.state = State.RUNNING
         step.event(row.state, row.id)
@@ -44,7 +43,8 @@ def _advance(step: Step, item: Advance) -> Held:
         row.iterations = max(row.iterations, item.iteration)
     save(step.db, row, "state", "message", "stage", "progress", "iterations")
     if item.checkpoint is not None:
-        step.db.execute("UPDATE content SET checkpoint = ? WHERE number = ?", (item.checkpoint, number))
+        step.db.execute("UPDATE content SET checkpoint = ? WHERE number = ?", (item.checkpoint, row.number))
+    expires_at = sql.value(step.db, "SELECT expires_at FROM lease WHERE token = ?", (row.token,))
     return Held(
         holder=item.job_id,
         token=item.token,

@@ -4,7 +4,7 @@ Writes   jobs, freed slots, closed groups, results, averages; released phases jo
 Answers  for each, what the job became, or that the token is stale
 Events   the new state of each job
 
-The precondition is the lease itself: without one under this token, nothing is changed.
+The precondition is the lease: a job that is not held under this token is not changed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from qo.job import State
 from qo.store.sqlite import sql
 from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_lease
+from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_lease, held_job
 from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, join_in_order
 from qo.store.sqlite.observe import move_average
-from qo.store.sqlite.renew import find_job_lease
-from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
+from qo.store.sqlite.rows import JobRow, find, save, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Finished, Outcome
 
@@ -33,19 +32,18 @@ def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
     answers = [_finish(step, outcome, handed_back, released) for outcome in outcomes]
     for row in handed_back:
         come_back(step, row, "handed_back")
-        save(step.db, row, *LINE_FIELDS, *RELEASE_FIELDS, "attempts", "started_at", "message")
+        save(step.db, row, *LINE_FIELDS, "attempts", "started_at", "message")
     join_in_order(step, released, due_at=step.now)
     hand_over(step)
     return answers
 
 
 def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: list[JobRow]) -> Finished:
-    lease = find_job_lease(step, outcome.job_id, outcome.token)
-    if lease is None:
+    row = held_job(step, outcome.job_id, outcome.token)
+    if row is None:
         return _finished_before(step, outcome)
-    token, number, _ = lease
-    row = by_number(step.db, number)
-    end_lease(step, token)
+    assert row.token is not None
+    end_lease(step, row.token)
     for name, until in outcome.closed.items():
         group = step.groups.get(name)
         group.closed_until = until
@@ -56,11 +54,12 @@ def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: l
         step.event(row.state, row.id)
     if outcome.message is not None:
         row.message = outcome.message
-    row.ended_token = token
+    row.ended_token = row.token
     row.ended_state = state
     if state is State.QUEUED:
         _hand_back(row)
-        save(step.db, row, *ENDED_FIELDS)  # at once: the same call may finish with this token again
+        # At once, because the same call may finish with this token again.
+        save(step.db, row, *ENDED_FIELDS, *RELEASE_FIELDS)
         handed_back.append(row)
     elif state is State.SCHEDULED:
         _schedule_retry(step, row, outcome)

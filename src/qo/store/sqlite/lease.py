@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from qo.event import LEASE_LOST
-from qo.job import JobError, State
+from qo.job import HELD, JobError, State
 from qo.policy.groups import is_always_counted, kind_of
 from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, leave
-from qo.store.sqlite.rows import JobRow, by_number, save, to_json
+from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
 from qo.store.sqlite.step import Step
 
 HIGHEST_WAIT_BUCKET_SECONDS = 65536
@@ -74,6 +74,14 @@ def claim_job(
     return slots
 
 
+def held_job(step: Step, job_id: str, token: str) -> JobRow | None:
+    """The job, if its lease is under this token. A job is held exactly as long as its lease lives."""
+    row = find(step.db, "id = ?", (job_id,))
+    if row is None or row.state not in HELD or str(row.token) != token:
+        return None
+    return row
+
+
 def end_lease(step: Step, token: int) -> None:
     """Free the slots and forget the lease; what becomes of the job is the caller's to say."""
     step.groups.free(token)
@@ -109,7 +117,7 @@ def lose_leases(step: Step, leases: Iterable[tuple[int, str, int | None]], reaso
 
 def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = None) -> None:
     """A job succeeds, fails or is cancelled, from whatever it was. Its lease must be over already."""
-    was_held = row.state in (State.STARTING, State.RUNNING)
+    was_held = row.state in HELD
     if row.state == State.QUEUED:
         leave(step, row)
     give_up_place(step, row)

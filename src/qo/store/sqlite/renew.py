@@ -33,7 +33,7 @@ def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, ticket
 
 
 def _renew(step: Step, renewal: Renewal) -> Held:
-    lease = find_lease(step, renewal.holder, renewal.token)
+    lease = _find_lease(step, renewal.holder, renewal.token)
     if lease is None:
         return Held(holder=renewal.holder, token=renewal.token, lost=True)
     token, number, expires_at = lease
@@ -47,7 +47,7 @@ def _renew(step: Step, renewal: Renewal) -> Held:
     )
 
 
-def find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, int] | None:
+def _find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, int] | None:
     """Token, job number and end of a lease that this holder owns under this token."""
     if not (token.isascii() and token.isdigit() and len(token) <= LONGEST_TOKEN):
         return None  # never given by this store
@@ -55,9 +55,3 @@ def find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, in
         step.db, "SELECT token, job, expires_at FROM lease WHERE holder = ? AND token = ?", (holder, int(token))
     )
     return found
-
-
-def find_job_lease(step: Step, job_id: str, token: str) -> tuple[int, int, int] | None:
-    """The same for a job: a caller's lease is none."""
-    found = find_lease(step, job_id, token)
-    return None if found is None or found[1] is None else (found[0], found[1], found[2])

@@ -136,7 +136,7 @@ CREATE INDEX open_group ON open (grp);
 CREATE TABLE lease (
     token INTEGER PRIMARY KEY,
     holder TEXT NOT NULL,            -- a job's id, or a caller's; a caller may have the name of a job
-    job INTEGER UNIQUE,              -- NULL: a caller's
+    job INTEGER,                     -- NULL: a caller's
     task TEXT,
     priority INTEGER,                -- the job's own when it was claimed
     worker TEXT,
