@@ -109,10 +109,9 @@ class Line:
         lease.slots[group] = self.lowest_free_number(group)
 
     def adopt_holders(self, group: str) -> None:
-        """Record the live job leases that belong to a group that now has its first limit, in token order."""
+        """Record the live jobs that started in a group which now has its first limit, in token order."""
         for _, lease in sorted(self.state.leases.items()):
-            belongs = lease.is_job and group in self.groups_of_job(self.state.jobs[lease.holder])
-            if belongs and group not in lease.slots:
+            if group in lease.started_in and group not in lease.slots:
                 self.record_holder(lease, group)
 
     def limited_slots(self, lease: LeaseRow) -> dict[str, int]:

@@ -60,6 +60,7 @@ class Running(Steps):
             expires_at=now + lease_ms,
             now=now,
         )
+        lease.started_in = self.groups_of_job(job)
         job.state = State.STARTING
         job.attempts += 1
         job.started_at = now

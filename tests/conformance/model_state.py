@@ -98,6 +98,8 @@ class LeaseRow:
     expires_at: int
     slots: dict[str, int] = field(default_factory=dict)
     """its number in each group it is recorded in"""
+    started_in: tuple[str, ...] = ()
+    """all groups of its job when that was claimed, recorded or not"""
 
     def copy(self) -> LeaseRow:
         return replace(self, slots=dict(self.slots))

@@ -102,3 +102,15 @@ def test_a_job_handed_back_twice_in_one_call_is_handed_back_once(real: StoreUnde
         ),
     ]
     replay(real, steps)
+
+
+@every_store
+def test_a_running_job_is_not_counted_in_a_group_that_its_task_names_only_since(real: StoreUnderTest) -> None:
+    with_group = TaskOptions(name="scan", groups=("provider:ollama",))
+    steps = [
+        step("submit", [Submission(id="y3", task="scan")], now=NOON),
+        step("claim", worker="w3", tasks=["scan"], places=1, lease_ms=60000, claim_id="claim-1", now=NOON),
+        step("register", Registration(name="w2", tasks=(with_group,), places=3), now=NOON),
+        step("set_limits", [Limit(group="provider:ollama", slots=3, source=Source.TIER)], now=NOON),
+    ]
+    replay(real, steps)

@@ -13,7 +13,8 @@ room        A group has room when it is not paused, not closed, and has no limit
 slots       A holder has one number in each group it is recorded in: the lowest free one. Recorded are all
             groups of a job, except that `global`, its task's group and its `priority:` group are recorded
             only while they have a limit; setting a limit where there was none records the live job leases
-            that belong there and are not recorded yet, in token order. A caller is recorded in every group
+            that started there and are not recorded yet, in token order (what they belonged to when they were
+            claimed counts, whatever has changed since). A caller is recorded in every group
             it names. Numbers last until released, also when the limit goes away or below them.
 gates       `global` and a task's own group are gates: while one has no room, all jobs of the task are passed by.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it
