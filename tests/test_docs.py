@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +28,15 @@ def test_every_row_of_the_guarantees_names_a_test() -> None:
     without = [row for row in statements if not NAMED_TEST.search(row)]
 
     assert without == []
+
+
+def test_the_example_prints_what_the_readme_shows() -> None:
+    printed = subprocess.run(
+        [sys.executable, "examples/first_in_line.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert printed.count("\n") > 5
+    assert printed in (ROOT / "README.md").read_text()
 
 
 def exists(file: str, test: str) -> bool:
