@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -76,11 +76,10 @@ _STATES = {state.value: state for state in State}
 _updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}
 
 
-def find(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> JobRow | None:
+def find(db: apsw.Connection, where: str, bindings: Sequence[Any] = ()) -> JobRow | None:
     """The first job that fits `where`, which may go on with ORDER BY."""
-    for row in db.execute(f"{SELECT} WHERE {where} LIMIT 1", tuple(bindings)):
-        return JobRow(*row)
-    return None
+    row = db.execute(f"{SELECT} WHERE {where} LIMIT 1", bindings).fetchone()
+    return None if row is None else JobRow(*row)
 
 
 def by_number(db: apsw.Connection, number: int) -> JobRow:
@@ -96,9 +95,9 @@ def by_id(db: apsw.Connection, job_id: str) -> JobRow:
     return row
 
 
-def select(db: apsw.Connection, where: str, bindings: Iterable[Any] = ()) -> Iterator[JobRow]:
+def select(db: apsw.Connection, where: str, bindings: Sequence[Any] = ()) -> Iterator[JobRow]:
     # Fetched whole, because a statement that is still being read must not see its own step's writes.
-    return (JobRow(*row) for row in sql.rows(db, f"{SELECT} WHERE {where}", tuple(bindings)))
+    return (JobRow(*row) for row in sql.rows(db, f"{SELECT} WHERE {where}", bindings))
 
 
 def insert(db: apsw.Connection, row: JobRow) -> None:
@@ -168,13 +167,9 @@ def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None,
         token=None if row.token is None else str(row.token),
         timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
         cancel_wanted=bool(row.cancel_wanted),
-        run_at=_moment(row.run_at),
-        joined_at=_moment(row.joined_at),
-        started_at=_moment(row.started_at),
-        confirmation_required_at=_moment(row.confirming_at),
-        finished_at=_moment(row.finished_at),
+        run_at=None if row.run_at is None else moment(row.run_at),
+        joined_at=None if row.joined_at is None else moment(row.joined_at),
+        started_at=None if row.started_at is None else moment(row.started_at),
+        confirmation_required_at=None if row.confirming_at is None else moment(row.confirming_at),
+        finished_at=None if row.finished_at is None else moment(row.finished_at),
     )
-
-
-def _moment(milliseconds: int | None) -> Any:
-    return None if milliseconds is None else moment(milliseconds)
