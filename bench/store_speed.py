@@ -98,6 +98,8 @@ async def measure_together(groups: tuple[str, ...], jobs: int) -> float:
                     )
                     _, answer = await asyncio.gather(store.finish(finished), claim)
                     finished, claimed = [], list(answer.leases)
+                    if not claimed:
+                        await store.wait_for_work(worker=f"worker-{client}", tasks=["work"], timeout_seconds=10)
                 assert len(claimed) == BATCH, "batches are submitted whole and so they are claimed whole"
                 finished = [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed]
             await store.finish(finished)

@@ -13,6 +13,10 @@ from qo.store.sqlite.step import Step
 
 HIGHEST_WAIT_BUCKET_SECONDS = 65536
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
+CLAIM_FIELDS = ("state", "aged_at", "attempts", "started_at", "token", "worker", "stage", "progress", "message")
+END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
+WAITING_FIELDS = ("parked", "aged_at", "due_at", "confirming_at", "deferred")
+"""what only a job that was waiting can have, each with an index that a job that ran need not touch"""
 
 
 def take_slots(step: Step, groups: Iterable[str], token: int, *, task: str | None, waited_ms: int) -> dict[str, int]:
@@ -44,6 +48,7 @@ def claim_job(
     assert row.joined_at is not None
     waited_ms = step.now - row.joined_at
     slots = take_slots(step, groups, token, task=row.task, waited_ms=waited_ms)
+    was_parked = row.parked is not None
     leave(step, row)
     row.state = State.STARTING
     row.attempts += 1
@@ -51,20 +56,7 @@ def claim_job(
     row.token = token
     row.worker = worker
     row.stage = row.progress = row.message = None
-    save(
-        step.db,
-        row,
-        "state",
-        "parked",
-        "aged_at",
-        "attempts",
-        "started_at",
-        "token",
-        "worker",
-        "stage",
-        "progress",
-        "message",
-    )
+    save(step.db, row, *CLAIM_FIELDS, *(("parked",) if was_parked else ()))
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (token, row.id, row.number, row.task, row.priority, worker, claim_id, step.now + lease_ms),
@@ -127,23 +119,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.deferred = row.cancel_wanted = 0
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
-    save(
-        step.db,
-        row,
-        "state",
-        "key",
-        "parked",
-        "aged_at",
-        "finished_at",
-        "due_at",
-        "confirming_at",
-        "deferred",
-        "cancel_wanted",
-        "error",
-        "message",
-        "ended_token",
-        "ended_state",
-    )
+    save(step.db, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state}", ran_ms)
     if state is State.FAILED:
