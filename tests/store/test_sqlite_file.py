@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness import NOW, submission, submit
 
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.store.open import open_store
-from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite import SQLiteStore, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import MIGRATIONS
 from qo.store.values import Accepted, Renewal
@@ -274,6 +275,29 @@ async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLi
     assert not await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.05)
 
 
+async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await SQLiteStore.open(":memory:")
+    looks = []
+    really = watching.is_claimable
+    monkeypatch.setattr(watching, "is_claimable", lambda db, **asked: bool(looks.append(1)) or really(db, **asked))
+
+    assert not await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25)
+
+    assert 1 <= len(looks) <= 5  # at once, and every tenth of a second for what time itself brings
+    await store.close()
+
+
+async def test_closing_lets_go_of_the_file_and_can_be_repeated(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    await submit(store, "a")
+    await store.job("a")
+
+    await store.close()
+    await store.close()
+
+    assert await asyncio.to_thread(os.listdir, tmp_path) == ["qo.db"]  # the last one out folds the log into the file
+
+
 async def test_followers_are_woken_by_an_event(store: SQLiteStore) -> None:
     after = await store.newest_event()
     woken = asyncio.create_task(store.wait_for_events(after, timeout_seconds=30))
@@ -287,7 +311,7 @@ async def test_followers_are_woken_by_an_event(store: SQLiteStore) -> None:
 
 SUBMIT_AT_THE_CAP = """
 import asyncio, sys
-from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite import SQLiteStore, watching
 from qo.store.values import Accepted, Submission
 
 async def main(path, name):

@@ -91,8 +91,10 @@ class SQLiteStore:
         self._in_memory = path == MEMORY
         db = connect(path, writes=True)
         prepare(db, path)
-        self._changes = Changes(None if self._in_memory else self._watch_file())
+        self._watch = None if self._in_memory else connect(path, writes=False)
+        self._changes = Changes(self._data_version if self._watch else None)
         self._writer = Writer(db, path, after_commit=self._changes.notify)
+        self._connections: list[apsw.Connection] = []
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
         self._reader = threading.local()
 
@@ -101,8 +103,13 @@ class SQLiteStore:
         return await asyncio.to_thread(cls, path, bounds or Bounds())
 
     async def close(self) -> None:
-        await self._writer.close()
-        self._readers.shutdown()
+        """Finish what has arrived, then let go of the file. Closing twice is harmless."""
+        self._writer.refuse_more()
+        await asyncio.to_thread(self._readers.shutdown)
+        for db in (*self._connections, *([self._watch] if self._watch else [])):
+            db.close()
+        # The writer's connection goes last: only one that may write can fold the log into the file.
+        await self._writer.finish()
 
     # --- how operations run -----------------------------------------------------------------------------------
 
@@ -124,15 +131,16 @@ class SQLiteStore:
         db: apsw.Connection | None = getattr(self._reader, "db", None)
         if db is None:
             db = self._reader.db = connect(self.path, writes=False)
+            self._connections.append(db)
         db.execute("BEGIN")
         try:
             return read(db)
         finally:
             db.execute("COMMIT")
 
-    def _watch_file(self) -> Callable[[], int]:
-        db = connect(self.path, writes=False)
-        return lambda: int(db.pragma("data_version"))
+    def _data_version(self) -> int:
+        assert self._watch is not None
+        return int(self._watch.pragma("data_version"))
 
     # --- a job's way through ----------------------------------------------------------------------------------
 

@@ -58,12 +58,13 @@ class Writer:
         answer: T = await operation.future
         return answer
 
-    async def close(self) -> None:
-        """Finish what has arrived, then end the thread."""
-        if not self._closed:
-            self._closed = True
-            self._arrivals.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+    def refuse_more(self) -> None:
+        self._closed = True
+
+    async def finish(self) -> None:
+        """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""
+        self._arrivals.put(None)
+        await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
         waiting: deque[_Operation] = deque()
@@ -78,6 +79,7 @@ class Writer:
                 pass
             if waiting:
                 self._commit([waiting.popleft() for _ in range(min(len(waiting), OPERATIONS_PER_COMMIT))])
+        self._db.close()
 
     @staticmethod
     def _admit(waiting: deque[_Operation], arrival: tuple[_Operation, bool] | None) -> bool:
@@ -91,6 +93,7 @@ class Writer:
         return True
 
     def _commit(self, operations: list[_Operation]) -> None:
+        changes_before = self._db.total_changes()
         try:
             self._db.execute("BEGIN IMMEDIATE")
             for operation in operations:
@@ -100,7 +103,9 @@ class Writer:
             # Whatever it was, the thread must live on: all later operations wait for it.
             self._fail_all(operations, error)
         self._deliver(operations)
-        self._after_commit()
+        if self._db.total_changes() != changes_before:
+            # Reads of a memory store come through here too; telling of them would wake those who read to wait.
+            self._after_commit()
         self._yield_to_other_processes()
 
     def _run_one(self, operation: _Operation) -> None:
