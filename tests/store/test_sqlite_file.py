@@ -298,6 +298,20 @@ async def test_closing_lets_go_of_the_file_and_can_be_repeated(tmp_path: Path) -
     assert await asyncio.to_thread(os.listdir, tmp_path) == ["qo.db"]  # the last one out folds the log into the file
 
 
+@pytest.mark.parametrize("path", ["qo.db", ":memory:"])
+async def test_who_waits_on_a_store_that_is_closed_is_told(tmp_path: Path, path: str) -> None:
+    store = await SQLiteStore.open(path if path == ":memory:" else str(tmp_path / path))
+    waiting = asyncio.create_task(store.wait_for_events(0, timeout_seconds=30))
+    await asyncio.sleep(0.02)
+
+    await store.close()
+
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await waiting
+    with pytest.raises(StoreUnavailable, match="is closed"):
+        await store.jobs()
+
+
 async def test_followers_are_woken_by_an_event(store: SQLiteStore) -> None:
     after = await store.newest_event()
     woken = asyncio.create_task(store.wait_for_events(after, timeout_seconds=30))

@@ -125,6 +125,7 @@ class SQLiteStore:
     async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
         if self._in_memory:
             return await self._writer.call(read)
+        self._writer.check_open()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_file, read)
 
     def _read_file(self, read: Callable[[apsw.Connection], T]) -> T:
@@ -139,6 +140,7 @@ class SQLiteStore:
             db.execute("COMMIT")
 
     def _data_version(self) -> int:
+        self._writer.check_open()
         assert self._watch is not None
         return int(self._watch.pragma("data_version"))
 

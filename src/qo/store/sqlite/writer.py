@@ -51,12 +51,15 @@ class Writer:
 
     async def call(self, run: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
         """Run an operation on the writer's connection; its answer is durable. `urgent`: before all that wait."""
-        if self._closed:
-            raise StoreUnavailable(f"The store {self._path} is closed; connect again.")
+        self.check_open()
         operation = _Operation(run, asyncio.get_running_loop())
         self._arrivals.put((operation, urgent))
         answer: T = await operation.future
         return answer
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise StoreUnavailable(f"The store {self._path} is closed; connect again.")
 
     def refuse_more(self) -> None:
         self._closed = True
