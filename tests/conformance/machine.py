@@ -50,7 +50,7 @@ from strategies import (
 
 from qo.event import GRANTED, LEASE_LOST, RESCHEDULED
 from qo.job import ENDED, HELD, JobError, State
-from qo.store.check import OUTCOMES
+from qo.store.check_value import OUTCOMES
 from qo.store.values import (
     Advance,
     Average,

@@ -29,7 +29,7 @@ NOON = 1_728_043_200_000
 every_store = pytest.mark.parametrize("real", STORES, ids=lambda store: store.name)
 
 
-def replay(under_test: StoreUnderTest, steps: Sequence[Step], bounds: Bounds | None = None) -> None:
+def check_both_agree(under_test: StoreUnderTest, steps: Sequence[Step], bounds: Bounds | None = None) -> None:
     """Take the steps on the model and the store; a difference after any of them is an error."""
     both = SideBySide(under_test, bounds or Bounds())
     try:
@@ -47,7 +47,7 @@ def test_a_limit_that_replaces_another_is_as_new_as_the_newest_job(real: StoreUn
         step("set_tier", "u2", Standing(tier="fast", user_limit=2), now=NOON),
         step("forget", keep_ms=1000, keep_jobs=0, keep_events=0, now=NOON),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)
 
 
 @every_store
@@ -57,7 +57,7 @@ def test_a_limit_stays_as_long_as_the_job_that_brought_it(real: StoreUnderTest) 
         step("submit", [Submission(id="a0", task="scan", limits=(limit,))], now=NOON),
         step("forget", keep_ms=1000, keep_jobs=100, keep_events=1000, now=NOON),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)
 
 
 @every_store
@@ -70,7 +70,7 @@ def test_a_job_enters_anew_when_its_task_drops_a_group_that_the_job_names_itself
         step("set_limits", [Limit(group="gpu", slots=1, source=Source.OPERATOR)], now=NOON),
         step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), places=2), now=NOON),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)
 
 
 @every_store
@@ -82,7 +82,7 @@ def test_a_job_that_asks_for_confirmation_says_nothing_but_what_it_asks(real: St
         step("advance", [Advance(job_id="y2", token=token, message="because")], now=NOON),
         step("finish", [Outcome(job_id="y2", token=token, state=State.CONFIRMING)], now=NOON),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)
 
 
 @every_store
@@ -101,7 +101,7 @@ def test_a_job_handed_back_twice_in_one_call_is_handed_back_once(real: StoreUnde
             now=NOON,
         ),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)
 
 
 @every_store
@@ -113,4 +113,4 @@ def test_a_running_job_is_not_counted_in_a_group_that_its_task_names_only_since(
         step("register", Registration(name="w2", tasks=(with_group,), places=3), now=NOON),
         step("set_limits", [Limit(group="provider:ollama", slots=3, source=Source.TIER)], now=NOON),
     ]
-    replay(real, steps)
+    check_both_agree(real, steps)

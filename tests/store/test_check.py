@@ -6,7 +6,7 @@ import pytest
 
 from qo.errors import InvalidPriority, InvalidSubmit, InvalidValue, PayloadTooLarge, QoError
 from qo.job import JobError, Progress, State
-from qo.store import check
+from qo.store import check, check_value
 from qo.store.values import (
     Advance,
     Average,
@@ -380,7 +380,7 @@ def test_a_run_ends_in_a_state_that_a_run_may_end_in(state):
     assert "cancelled, confirming, failed, queued, scheduled, succeeded" in told
 
 
-@pytest.mark.parametrize("state", sorted(check.OUTCOMES))
+@pytest.mark.parametrize("state", sorted(check_value.OUTCOMES))
 def test_every_outcome_is_allowed(state):
     assert check.check_outcome(outcome(state=state, retry_at_ms=1000)) is None
 

@@ -19,6 +19,7 @@ import apsw
 from qo.event import AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.store import check
+from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import reading, watching
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
@@ -192,7 +193,7 @@ class SQLiteStore:
         by: str | None = None,
         now: int | None = None,
     ) -> tuple[Job, ...]:
-        check.check_priority(priority)
+        check_priority(priority)
         check.check_target(job_id=job_id, parent=parent, by=by)
         return await self._write(partial(set_priority, priority=priority, job_id=job_id, parent=parent, by=by), now)
 
@@ -221,11 +222,11 @@ class SQLiteStore:
         return await self._write(partial(cancel, job_id=job_id, parent=parent, message=message, by=by), now)
 
     async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check.check_by(by)
+        check_by(by)
         return await self._write(partial(retry, job_id=job_id, by=by), now)
 
     async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check.check_by(by)
+        check_by(by)
         return await self._write(partial(confirm, job_id=job_id, by=by), now)
 
     async def set_tier(
@@ -240,17 +241,17 @@ class SQLiteStore:
         self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
     ) -> tuple[LimitIgnored, ...]:
         check.check_limits(limits)
-        check.check_by(by)
+        check_by(by)
         return await self._write(partial(set_limits, limits=limits, by=by), now)
 
     async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        check.check_group(group)
-        check.check_by(by)
+        check_group(group)
+        check_by(by)
         await self._write(partial(remove_limit, group=group, by=by), now)
 
     async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
-        check.check_group(group)
-        check.check_by(by)
+        check_group(group)
+        check_by(by)
         await self._write(partial(set_paused, name=group, paused=paused, by=by), now)
 
     async def revoke(
@@ -291,7 +292,7 @@ class SQLiteStore:
 
     async def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int | None = None) -> Portion:
         check.check_upkeep(after_ms=after_ms)
-        check.check_job_error(error)
+        check_job_error(error)
         return await self._write(partial(fail_unconfirmed, after_ms=after_ms, error=error), now)
 
     async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:

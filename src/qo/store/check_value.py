@@ -1,0 +1,228 @@
+"""What a single value must be like: names, numbers, groups, payloads. The operations' checks are made of these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from reprlib import Repr
+
+import msgspec
+
+from qo.errors import InvalidPriority, InvalidValue, PayloadTooLarge
+from qo.job import JobError, State
+from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
+from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
+from qo.store.values import Average, Source, Standing
+
+MAX_NAME_CHARACTERS = 200
+MAX_PAYLOAD_BYTES = 1024 * 1024
+MAX_QUOTA_JITTER_MS = 3_600_000
+MAX_COUNT = 2**31 - 1
+"""of slots, places, attempts, …: what every store's plain integer holds"""
+MAX_SPAN_MS = 100 * 366 * 86_400_000
+MAX_TIME_MS = 253_370_764_800_000
+"""the year 9999, the last that Python can tell the time in"""
+
+# A caller may name a provider, which is a thing; the other kinds follow from a job's own fields.
+KINDS_OF_THE_STORE = frozenset(KINDS) - {"provider"}
+RESERVED_NAMES = frozenset({GLOBAL, PROVIDERS})
+OUTCOMES = frozenset({State.SUCCEEDED, State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED})
+
+CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 can hold these
+
+
+def check_name(field: str, value: object) -> None:
+    """An id or a name that somebody made: of a job, user, project, parent, worker, holder, claim, …"""
+    if type(value) is str and 0 < len(value) <= MAX_NAME_CHARACTERS and value.isprintable():
+        return
+    if not isinstance(value, str):
+        raise InvalidValue(f"{field} is {shown(value)}; use text of 1 to {MAX_NAME_CHARACTERS} characters.")
+    if not value:
+        raise InvalidValue(f"{field} is empty; use 1 to {MAX_NAME_CHARACTERS} characters.")
+    if len(value) > MAX_NAME_CHARACTERS:
+        raise InvalidValue(
+            f"{field} is {shown(value)}, which has {len(value)} characters; use 1 to {MAX_NAME_CHARACTERS}."
+        )
+    if wrong := CONTROL_OR_SURROGATE.search(value):
+        raise InvalidValue(
+            f"{field} is {shown(value)}, which has a control character or half a surrogate pair "
+            f"at index {wrong.start()}; use 1 to {MAX_NAME_CHARACTERS} characters without those."
+        )
+
+
+def check_by(by: str | None) -> None:
+    if by is not None:
+        check_name("by", by)
+
+
+def check_task(task: str) -> None:
+    check_name("task", task)
+    if ":" in task or task in RESERVED_NAMES:
+        raise InvalidValue(
+            f"task is {shown(task)}; use a name without a colon that is not {GLOBAL} or {PROVIDERS}, "
+            "because those name groups that are not a task's."
+        )
+
+
+def check_group(group: str) -> None:
+    """Any group, as an operator or a limiter may name it, also one that follows from a job's fields."""
+    if not isinstance(group, str) or ":" not in group:
+        check_name("group", group)
+        return
+    kind, _, name = group.partition(":")
+    if kind not in KINDS:
+        check_name("group", group)
+        return
+    # The kind comes on top: whatever is allowed as a user's name must also be allowed as that user's group.
+    check_name(f"name in group {kind}:", name)
+    if kind == "priority" and not is_priority(name):
+        raise InvalidPriority(
+            f"group is {shown(group)}; use priority:{HIGHEST_PRIORITY} to priority:{LOWEST_PRIORITY}."
+        )
+
+
+def check_own_groups(groups: Sequence[str]) -> None:
+    """Groups that a task or a submit adds of its own accord."""
+    for group in listed("groups", groups):
+        check_group(group)
+        kind, colon, _ = group.partition(":")
+        if (colon and kind in KINDS_OF_THE_STORE) or group in RESERVED_NAMES:
+            prefixes = ", ".join(sorted(f"{kind}:" for kind in KINDS_OF_THE_STORE))
+            raise InvalidValue(
+                f"group is {shown(group)}, which is reserved; use a name of your own, which is not "
+                f"{GLOBAL} or {PROVIDERS} and begins with none of {prefixes} (jobs get those by themselves)."
+            )
+
+
+def check_priority(priority: int) -> None:
+    if type(priority) is int and HIGHEST_PRIORITY <= priority <= LOWEST_PRIORITY:
+        return
+    if not is_number(priority, HIGHEST_PRIORITY, LOWEST_PRIORITY):
+        raise InvalidPriority(
+            f"priority is {shown(priority)}; use a whole number from {HIGHEST_PRIORITY} (soonest) to {LOWEST_PRIORITY}."
+        )
+
+
+def check_payload(payload: bytes) -> None:
+    if type(payload) is bytes and len(payload) <= MAX_PAYLOAD_BYTES:
+        return
+    if not isinstance(payload, bytes):
+        raise InvalidValue(f"payload is {shown(payload)}; give the JSON as bytes.")
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise PayloadTooLarge(
+            f"payload has {len(payload)} bytes; at most {MAX_PAYLOAD_BYTES} are allowed. "
+            "Keep the data elsewhere and submit where to find it."
+        )
+
+
+def check_standing(standing: Standing) -> None:
+    check_name("tier", standing.tier)
+    check_number("boost", standing.boost, 0, MAX_BOOST)
+    for field in ("user_limit", "project_limit"):
+        slots = getattr(standing, field)
+        if slots is not None:
+            check_number(field, slots, 0)
+    # With none a day, no day would ever have room; who may run nothing has a limit of 0 or a paused group.
+    for field in ("daily_quota", "iterations_batch", "iterations_max"):
+        number = getattr(standing, field)
+        if number is not None:
+            check_number(field, number, 1)
+
+
+def check_closed(closed: Mapping[str, int]) -> None:
+    for group, until in closed.items():
+        check_group(group)
+        check_number("closed until of group", until, 0, MAX_TIME_MS, of=group)
+
+
+def check_average(average: Average) -> None:
+    check_name("name of an average", average.name)
+    check_finite("first", average.first)
+    check_finite("weight", average.weight)
+    if not 0 <= average.weight <= 1:
+        raise InvalidValue(f"weight is {shown(average.weight)}; use a number from 0 to 1.")
+
+
+def check_job_error(error: JobError) -> None:
+    check_text("error.message", error.message)
+    check_text("error.detail", error.detail)
+    check_text("error.debug_id", error.debug_id)
+
+
+def check_number(field: str, value: object, lowest: int, highest: int = MAX_COUNT, *, of: str | None = None) -> None:
+    if type(value) is int and lowest <= value <= highest:
+        return
+    if not is_number(value, lowest, highest):
+        whose = "" if of is None else f" {shown(of)}"
+        raise InvalidValue(f"{field}{whose} is {shown(value)}; use a whole number from {lowest} to {highest}.")
+
+
+def is_number(value: object, lowest: int, highest: int) -> bool:
+    """True and False are numbers to Python, and never what was meant."""
+    return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
+
+
+def is_priority(text: str) -> bool:
+    return text.isascii() and text.isdigit() and str(int(text)) == text and int(text) <= LOWEST_PRIORITY
+
+
+def check_outcome_state(state: object) -> None:
+    if not isinstance(state, State) or state not in OUTCOMES:
+        allowed = ", ".join(sorted(OUTCOMES))
+        raise InvalidValue(f"state is {shown(state)}; use a State that a run may end in: {allowed}.")
+
+
+def check_source(source: object) -> None:
+    if not isinstance(source, Source):
+        allowed = ", ".join(one.name for one in Source)
+        raise InvalidValue(f"source is {shown(source)}; use a Source: {allowed}.")
+
+
+def check_finite(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidValue(f"{field} is {shown(value)}; use a finite number.")
+
+
+def check_text(field: str, value: object) -> None:
+    """Free text, where None stands for none; it may have several lines."""
+    if value is None or (type(value) is str and value.isprintable()):
+        return
+    if not isinstance(value, str):
+        raise InvalidValue(f"{field} is {shown(value)}; use text.")
+    if wrong := NOT_STORABLE.search(value):
+        raise InvalidValue(
+            f"{field} is {shown(value)}, which has a NUL or half a surrogate pair at index {wrong.start()}; "
+            "use text without those."
+        )
+
+
+def check_result(result: object) -> None:
+    """Unlike a payload, a result is decoded whenever its job is read: a bad one would spoil every list it is in."""
+    if not isinstance(result, bytes):
+        raise InvalidValue(f"result is {shown(result)}; give the JSON as bytes.")
+    try:
+        msgspec.json.decode(result)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
+        raise InvalidValue(f"result is {shown(result)}, which is not JSON ({wrong}); give JSON as bytes.") from None
+
+
+def check_bytes(field: str, value: object) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise InvalidValue(f"{field} is {shown(value)}; give the JSON as bytes.")
+
+
+def listed(field: str, names: Sequence[str]) -> Sequence[str]:
+    """One name instead of a list of names would be taken letter by letter."""
+    if isinstance(names, str | bytes):
+        raise InvalidValue(f"{field} is {shown(names)}; give a list of names.")
+    return names
+
+
+_short = Repr()
+_short.maxstring = _short.maxother = 60
+
+
+def shown(value: object) -> str:
+    return _short.repr(value)
