@@ -369,3 +369,35 @@ async def test_a_row_in_memory_has_the_columns_of_the_table_in_their_order(store
     columns = await store._read(lambda db: [row[1] for row in db.execute("PRAGMA table_info(job)").fetchall()])
 
     assert tuple(columns) == JobRow.__struct_fields__
+
+
+OPEN_AND_SUBMIT = """
+import asyncio, sys
+from qo.store.sqlite import SQLiteStore
+from qo.store.values import Submission
+
+async def main(path, name):
+    sys.stdin.readline()
+    store = await SQLiteStore.open(path)
+    await store.submit([Submission(id=name, task="work")])
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_many_processes_may_make_the_same_new_file_at_once(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OPEN_AND_SUBMIT, path, f"process-{number}", stdin=asyncio.subprocess.PIPE
+        )
+        for number in range(6)
+    ]
+
+    await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+
+    store = await SQLiteStore.open(path)
+    assert [process.returncode for process in processes] == [0] * 6
+    assert await store.waiting_count() == 6
+    await store.close()

@@ -24,7 +24,6 @@ def connect(path: str, *, writes: bool) -> apsw.Connection:
             db.pragma("journal_mode", "wal")
             # An acknowledged job must survive power loss, so every commit reaches the disk.
             db.pragma("synchronous", "full")
-            db.pragma("wal_autocheckpoint", 4000)
         db.pragma("cache_size", -65536)
         db.pragma("temp_store", "memory")
     except apsw.Error as error:
