@@ -16,11 +16,23 @@ import time
 from qo.errors import QoError
 from qo.job import State
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Limit, Outcome, Source, Standing, Submission, Ticket
+from qo.store.values import (
+    Advance,
+    Limit,
+    Outcome,
+    Registration,
+    Renewal,
+    Source,
+    Standing,
+    Submission,
+    TaskOptions,
+    Ticket,
+)
 
 LEASE_MS = 400
 TASKS = ("build", "mail")
 GROUPS = ("gpu", "api")
+PAUSED = ("gpu", "mail")
 ALIVE = 2
 
 
@@ -42,7 +54,8 @@ class Victim:
         return f"{self.name}-{self.count}"
 
     async def live(self) -> None:
-        actions = [self.submit, self.submit, self.claim, self.finish, self.finish, self.change, self.limit, self.call]
+        often = [self.submit, self.claim, self.finish] * 2
+        actions = [*often, self.change, self.limit, self.call, self.report, self.rule, self.tend]
         while True:
             try:
                 await self.rng.choice(actions)()
@@ -96,6 +109,37 @@ class Victim:
         else:
             await self.store.set_priority(self.rng.choice((20, 50, 90)), job_id=first.id)
         self.note("changed")
+
+    async def report(self) -> None:
+        if self.leases:
+            job_id, token = self.leases[-1]
+            self.note("begin", "report")
+            await self.store.advance([Advance(job_id=job_id, token=token, stage="code", checkpoint=b"half")])
+            await self.store.renew([Renewal(holder=job_id, token=token, lease_ms=LEASE_MS)])
+            self.note("reported")
+
+    async def rule(self) -> None:
+        """What operators do: pause, change a tier, take a slot away, start a worker."""
+        group = self.rng.choice(PAUSED)
+        standing = Standing(tier="cto_scale", user_limit=self.rng.randint(1, 5), daily_quota=10_000)
+        task = TaskOptions(name="mail", limit=self.rng.choice((None, 2, 4)))
+        self.note("begin", "rule")
+        await self.rng.choice(
+            (
+                lambda: self.store.set_paused(group, self.rng.random() < 0.3),
+                lambda: self.store.set_tier("u1", standing),
+                lambda: self.store.revoke("gpu", 0, force=True),
+                lambda: self.store.register(Registration(name=self.name, tasks=(task,), places=3)),
+            )
+        )()
+        self.note("ruled")
+
+    async def tend(self) -> None:
+        self.note("begin", "tend")
+        await self.store.age(period_ms=50)
+        await self.store.catch_up(lease_ms=LEASE_MS)
+        await self.store.forget(keep_ms=3_600_000, keep_jobs=1_000_000, keep_events=100)
+        self.note("tended")
 
     async def limit(self) -> None:
         self.note("begin", "limit")
