@@ -62,7 +62,7 @@ class Estimate(msgspec.Struct, frozen=True):
     confidence: str
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task, as it was when it was read.
 
     `position` is None unless the job is in line. `position_message`, `usage` and `estimate`

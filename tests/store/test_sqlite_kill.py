@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import apsw
@@ -26,22 +30,14 @@ async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_n
     path, diary = tmp_path / "qo.db", tmp_path / "diary"
     store = await SQLiteStore.open(str(path))
 
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).parent / "killed_processes.py"),
-        str(path),
-        str(diary),
-        str(KILLS),
-        "1",
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
     kills = 0
-    async for _ in process.stdout:
-        kills += 1
-        if kills % 10 == 0:
-            assert broken_invariants(await snapshot(store)) == []
-    assert await process.wait() == 0
+    async with killing(path, diary) as process:
+        assert process.stdout is not None
+        async for _ in process.stdout:
+            kills += 1
+            if kills % 10 == 0:
+                assert broken_invariants(await snapshot(store)) == []
+        assert await process.wait() == 0
 
     written = [line.split() for line in diary.read_text().splitlines()]
     assert kills == KILLS
@@ -50,6 +46,26 @@ async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_n
     await check_everything_is_freed_and_can_be_finished(store, written)
     await store.close()
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@asynccontextmanager
+async def killing(path: Path, diary: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The program that keeps processes on the file and kills them; nothing of it outlives the test."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(__file__).parent / "killed_processes.py"),
+        str(path),
+        str(diary),
+        str(KILLS),
+        "1",
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def interrupted(written: list[list[str]]) -> int:

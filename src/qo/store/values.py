@@ -2,6 +2,7 @@
 
 Plain numbers and names only: tiers, estimates and HTTP have already been turned into these.
 Times that a caller gives are whole milliseconds since 1970 (`..._at_ms`) or spans (`..._ms`).
+None of them can refer to itself, so the garbage collector is spared them (`gc=False`): a claim of fifty makes hundreds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from qo.job import Job, JobError, Progress, State
 from qo.policy.ordering import NORMAL
 
 
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+class Bounds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How much one step may do, so that none holds the store for more than a few milliseconds."""
 
     examine: int = 256
@@ -38,20 +39,20 @@ class Source(IntEnum):
     SUBMIT = 5
 
 
-class Limit(msgspec.Struct, frozen=True, kw_only=True):
+class Limit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     group: str
     slots: int
     source: Source
 
 
-class LimitIgnored(msgspec.Struct, frozen=True, kw_only=True):
+class LimitIgnored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A limit that was not set because a stronger one of another value is in force."""
 
     wanted: Limit
     in_force: Limit
 
 
-class SlotInfo(msgspec.Struct, frozen=True, kw_only=True):
+class SlotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     slot_id: int
     holder: str
     worker_id: str | None
@@ -59,7 +60,7 @@ class SlotInfo(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
 
-class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`active` counts the live holders, `waiting` the jobs and callers put aside because of this group."""
 
     group: str
@@ -75,7 +76,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 # --- submitting -----------------------------------------------------------------------------------------------
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a user's tier grants, as numbers; None where it limits nothing."""
 
     tier: str
@@ -87,7 +88,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     iterations_max: int | None = None
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     id: str
     task: str
     payload: bytes = b"null"
@@ -117,7 +118,7 @@ class RefusalReason(StrEnum):
     PHASE_TAKEN = "phase_taken"
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Why a submission was not accepted; nothing was stored or charged."""
 
     id: str
@@ -127,7 +128,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     taken_by: str | None = None
 
 
-class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`known`: this id, or this unique key, was accepted before; `job` is that job, and nothing was changed."""
 
     job: Job
@@ -138,7 +139,7 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 # --- running --------------------------------------------------------------------------------------------------
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True):
+class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right to run a job, and everything that is needed to run it."""
 
     job: Job
@@ -150,14 +151,14 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: bytes | None = None
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`more`: a bound was reached, so call again; what was taken is an exact prefix all the same."""
 
     leases: tuple[Lease, ...] = ()
     more: bool = False
 
 
-class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Live on for `lease_ms` from now (never shorter than before), or, with `extend_ms`, that much beyond its end."""
 
     holder: str
@@ -166,7 +167,7 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     extend_ms: int = 0
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The answer to a renewal, an advance or a release. `lost`: not the owner (any more); nothing was changed."""
 
     holder: str
@@ -176,7 +177,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
 
 
-class Average(msgspec.Struct, frozen=True, kw_only=True):
+class Average(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An exponential moving average to be moved by one observation; `first` is what it starts from."""
 
     name: str
@@ -184,7 +185,7 @@ class Average(msgspec.Struct, frozen=True, kw_only=True):
     weight: float
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How a lease on a job ends.
 
     succeeded   `result`
@@ -208,7 +209,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """moved by the run's seconds when it succeeded"""
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class Finished(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`lost`: the token was stale and nothing was changed. `state`: what the job became, then or when this token
     was first finished."""
 
@@ -218,7 +219,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None = None
 
 
-class Advance(msgspec.Struct, frozen=True, kw_only=True):
+class Advance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a handler reports while it runs. Everything that is None stays as it was."""
 
     job_id: str
@@ -234,7 +235,7 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 # --- callers without a job ------------------------------------------------------------------------------------
 
 
-class Ticket(msgspec.Struct, frozen=True, kw_only=True):
+class Ticket(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A caller who wants one slot in each of `groups`, all or nothing."""
 
     holder: str
@@ -246,7 +247,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
 
 
-class Grant(msgspec.Struct, frozen=True, kw_only=True):
+class Grant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`token` None: not granted; `waiting` tells whether the ticket is kept. `slots` as in `Lease`."""
 
     holder: str
@@ -259,13 +260,13 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
 # --- workers --------------------------------------------------------------------------------------------------
 
 
-class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     groups: tuple[str, ...] = ()
     limit: int | None = None
 
 
-class Registration(msgspec.Struct, frozen=True, kw_only=True):
+class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     tasks: tuple[TaskOptions, ...]
     places: int
@@ -274,7 +275,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     pid: int | None = None
 
 
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     tasks: tuple[str, ...]
     places: int
@@ -288,21 +289,21 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
 # --- upkeep and reading ---------------------------------------------------------------------------------------
 
 
-class Portion(msgspec.Struct, frozen=True, kw_only=True):
+class Portion(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a bounded step dealt with, in order, and whether there is more of it."""
 
     ids: tuple[str, ...] = ()
     more: bool = False
 
 
-class Reminder(msgspec.Struct, frozen=True, kw_only=True):
+class Reminder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job_id: str
     number: int
     """1 for the first of the given ages, 2 for the second, …"""
     confirmation_required_at: datetime
 
 
-class Blockers(msgspec.Struct, frozen=True, kw_only=True):
+class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What stands between a job and its start, as facts.
 
     `ahead` counts the jobs in line before it; `groups` are those of its groups without room, gates included,
@@ -318,7 +319,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True):
     has_worker: bool = False
 
 
-class UserUsage(msgspec.Struct, frozen=True, kw_only=True):
+class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What a user was charged for the day of `now`; `deferred` jobs wait for a later day because of the quota."""
 
     user: str
@@ -328,7 +329,7 @@ class UserUsage(msgspec.Struct, frozen=True, kw_only=True):
     deferred: int = 0
 
 
-class Mean(msgspec.Struct, frozen=True, kw_only=True):
+class Mean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An exponential moving average of values and of their squares, and how many went into it."""
 
     value: float
@@ -336,7 +337,7 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True):
+class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Figures of one minute: `count` events, `total_ms` in all."""
 
     name: str
@@ -345,14 +346,14 @@ class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True):
     total_ms: int
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Small service data under a name. `version` 0: there is none."""
 
     version: int = 0
     value: Any = None
 
 
-class ParentStatus(msgspec.Struct, frozen=True, kw_only=True):
+class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: str
     priority: int
     jobs: tuple[Job, ...]

@@ -21,7 +21,7 @@ _decode_progress = msgspec.json.Decoder(Progress).decode
 _decode_error = msgspec.json.Decoder(JobError).decode
 
 
-class JobRow(msgspec.Struct, kw_only=False):
+class JobRow(msgspec.Struct, gc=False):
     """Field for column, in the order of the table. Changed in memory, then written by `save`."""
 
     number: int
