@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -217,12 +217,26 @@ class Reads(Upkeep):
     def estimate_errors(self, task: str) -> tuple[float, ...]:
         return self.state.estimate_errors.get(task, ())
 
-    def events(self, after: int, *, limit: int = 1000) -> Feed:
+    def events(
+        self,
+        after: int,
+        *,
+        kinds: Collection[str] | None = None,
+        subjects: Collection[str] | None = None,
+        limit: int = 1000,
+    ) -> Feed:
         oldest_kept = self.state.events[0].id if self.state.events else 1
         if after < oldest_kept - 1:
             return Feed((), self.state.last_event, reset=True)
-        events = tuple(event for event in self.state.events if event.id > after)[:limit]
-        return Feed(events, events[-1].id if events else after)
+        wanted = [
+            event
+            for event in self.state.events
+            if event.id > after
+            and (kinds is None or event.kind in kinds)
+            and (subjects is None or event.subject in subjects)
+        ]
+        events = tuple(wanted[:limit])
+        return Feed(events, events[-1].id if len(events) == limit else self.state.last_event)
 
     def newest_event(self) -> int:
         return self.state.last_event

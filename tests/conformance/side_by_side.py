@@ -130,6 +130,8 @@ class SideBySide:
             step("audit"),
             step("events", 0, limit=7),
             step("events", max(0, state.last_event - 3)),
+            step("events", max(0, state.last_event - 9), kinds=["queued", "lease_lost"], limit=2),
+            step("events", max(0, state.last_event - 9), subjects=list(state.jobs)[:2]),
             step("job", "nobody"),
             step("parent", "nobody"),
             *(step("job", job_id) for job_id in state.jobs),

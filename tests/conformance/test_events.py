@@ -48,6 +48,21 @@ async def test_an_event_tells_when_what_and_of_whom(store: Store) -> None:
     assert (await store.events(0)).events == (Event(1, moment(NOW), "queued", "a", {"position": 1}),)
 
 
+async def test_only_wanted_events_are_given_and_the_cursor_passes_the_others(store: Store) -> None:
+    await submit_all(store, "abc")
+    await claim(store, places=1)
+    await submit(store, "d")
+
+    of_b = await store.events(0, subjects=["b"])
+    starting = await store.events(0, kinds=["starting"])
+    cut_short = await store.events(0, kinds=["queued"], limit=2)
+
+    assert ([event.subject for event in of_b.events], of_b.cursor) == (["b"], 5)
+    assert ([event.subject for event in starting.events], starting.cursor) == (["a"], 5)
+    assert ([event.subject for event in cut_short.events], cut_short.cursor) == (["a", "b"], 2)
+    assert (await store.events(0, kinds=[])).events == ()
+
+
 async def test_the_feed_goes_on_from_a_cursor(store: Store) -> None:
     await submit_all(store, "ab")
     cursor = (await store.events(0)).cursor

@@ -34,7 +34,7 @@ refunds     See `cancel`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from qo.event import AuditEntry, Feed
@@ -447,8 +447,17 @@ class Store(Protocol):
 
     # --- following --------------------------------------------------------------------------------------------
 
-    async def events(self, after: int, *, limit: int = 1000) -> Feed:
-        """Events after a cursor. 0 is before the first; a cursor older than what is kept is told `reset`."""
+    async def events(
+        self,
+        after: int,
+        *,
+        kinds: Collection[str] | None = None,
+        subjects: Collection[str] | None = None,
+        limit: int = 1000,
+    ) -> Feed:
+        """Events after a cursor, of these kinds and subjects. 0 is before the first; a cursor older than what is
+        kept is told `reset`. The new cursor is behind everything looked at, whether or not it was wanted.
+        """
         ...
 
     async def newest_event(self) -> int:

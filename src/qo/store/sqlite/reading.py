@@ -5,7 +5,7 @@ Each function takes a connection that sees one consistent state; none of them wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import apsw
 
@@ -14,7 +14,7 @@ from qo.event import AuditEntry, Event, Feed
 from qo.job import Job, State, moment
 from qo.policy.ordering import PLACE_BITS, priority_of
 from qo.store.sqlite import sql
-from qo.store.sqlite.rows import JobRow, by_id, decode, names, row_groups, select, to_job
+from qo.store.sqlite.rows import JobRow, by_id, decode, names, row_groups, select, to_job, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Mean, ParentStatus, Record, SeriesPoint
 
@@ -166,18 +166,23 @@ def estimate_errors(db: apsw.Connection, task: str) -> tuple[float, ...]:
     )
 
 
-def events(db: apsw.Connection, after: int, *, limit: int) -> Feed:
+def events(
+    db: apsw.Connection, after: int, *, kinds: Collection[str] | None, subjects: Collection[str] | None, limit: int
+) -> Feed:
     oldest, newest = sql.row(db, "SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM event")
     if after < oldest - 1 or after > newest:
         return Feed(events=(), cursor=newest, reset=True)
+    wanted = [("kind", kinds), ("subject", subjects)]
+    conditions = [f" AND {column} IN (SELECT value FROM json_each(?))" for column, names in wanted if names is not None]
     rows = db.execute(
-        "SELECT id, at, kind, subject, detail FROM event WHERE id > ? ORDER BY id LIMIT ?", (after, limit)
+        f"SELECT id, at, kind, subject, detail FROM event WHERE id > ?{''.join(conditions)} ORDER BY id LIMIT ?",
+        (after, *(to_json(sorted(names)) for _, names in wanted if names is not None), limit),
     )
     found = tuple(
         Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=decode(detail))
         for id_, at, kind, subject, detail in rows
     )
-    return Feed(events=found, cursor=found[-1].id if found else after)
+    return Feed(events=found, cursor=found[-1].id if len(found) == limit else newest)
 
 
 def newest_event(db: apsw.Connection) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -93,6 +93,7 @@ class SQLiteStore:
         db = connect(path, writes=True)
         prepare(db, path)
         self._watch = None if self._in_memory else connect(path, writes=False)
+        self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
         self._changes = Changes(self._data_version if self._watch else None)
         self._writer = Writer(db, path, after_commit=self._changes.notify)
         self._connections: list[apsw.Connection] = []
@@ -143,7 +144,8 @@ class SQLiteStore:
     def _data_version(self) -> int:
         self._writer.check_open()
         assert self._watch is not None
-        return int(self._watch.pragma("data_version"))
+        with self._watch_lock:
+            return int(self._watch.pragma("data_version"))
 
     # --- a job's way through ----------------------------------------------------------------------------------
 
@@ -377,10 +379,17 @@ class SQLiteStore:
 
     # --- following --------------------------------------------------------------------------------------------
 
-    async def events(self, after: int, *, limit: int = 1000) -> Feed:
+    async def events(
+        self,
+        after: int,
+        *,
+        kinds: Collection[str] | None = None,
+        subjects: Collection[str] | None = None,
+        limit: int = 1000,
+    ) -> Feed:
         check.check_cursor(after)
         check.check_page(limit)
-        return await self._read(partial(reading.events, after=after, limit=limit))
+        return await self._read(partial(reading.events, after=after, kinds=kinds, subjects=subjects, limit=limit))
 
     async def newest_event(self) -> int:
         return await self._read(reading.newest_event)
