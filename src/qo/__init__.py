@@ -1,6 +1,9 @@
 """A job queue in which every job knows its place in line and no limit is ever exceeded."""
 
+from typing import TYPE_CHECKING, Any
+
 from qo.errors import (
+    Fail,
     InvalidPriority,
     InvalidSubmit,
     InvalidTransition,
@@ -14,6 +17,7 @@ from qo.errors import (
     PhaseTaken,
     QoError,
     QueueFull,
+    Retry,
     SettingsError,
     SlotNotFound,
     StoreUnavailable,
@@ -22,27 +26,75 @@ from qo.errors import (
     UnknownTier,
 )
 
+if TYPE_CHECKING:
+    from qo.event import Event
+    from qo.job import Job, JobError, New, State
+    from qo.runtime.connecting import connect
+    from qo.runtime.context import Context
+    from qo.runtime.queue import Queue
+    from qo.runtime.worker import Worker
+    from qo.store.values import GroupStatus as ConcurrencyStatus
+    from qo.store.values import SlotInfo
+
 __version__ = "0.1.0"
 
+# Imported when first used, so that `import qo` and `qo --help` stay light.
+_LAZY = {
+    "ConcurrencyStatus": ("qo.store.values", "GroupStatus"),
+    "Context": ("qo.runtime.context", "Context"),
+    "Event": ("qo.event", "Event"),
+    "Job": ("qo.job", "Job"),
+    "JobError": ("qo.job", "JobError"),
+    "New": ("qo.job", "New"),
+    "Queue": ("qo.runtime.queue", "Queue"),
+    "SlotInfo": ("qo.store.values", "SlotInfo"),
+    "State": ("qo.job", "State"),
+    "Worker": ("qo.runtime.worker", "Worker"),
+    "connect": ("qo.runtime.connecting", "connect"),
+}
+
 __all__ = [
+    "ConcurrencyStatus",
+    "Context",
+    "Event",
+    "Fail",
     "InvalidPriority",
     "InvalidSubmit",
     "InvalidTransition",
     "InvalidValue",
+    "Job",
+    "JobError",
     "JobNotFound",
     "LeaseAlive",
     "LeaseLost",
     "MoveRefused",
+    "New",
     "ParentNotFound",
     "PayloadTooLarge",
     "PhaseTaken",
     "QoError",
+    "Queue",
     "QueueFull",
+    "Retry",
     "SettingsError",
+    "SlotInfo",
     "SlotNotFound",
+    "State",
     "StoreUnavailable",
     "SubmitRefused",
     "Timeout",
     "UnknownTier",
+    "Worker",
     "__version__",
+    "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'qo' has no attribute {name!r}")
+    import importlib
+
+    module, attribute = _LAZY[name]
+    value = globals()[name] = getattr(importlib.import_module(module), attribute)
+    return value

@@ -1,4 +1,4 @@
-"""Everything qo raises, as one tree under `QoError`.
+"""Everything qo raises, as one tree under `QoError`, and what a handler raises to decide about its job.
 
 A message names what was wrong, the value, what is allowed and what to do next.
 """
@@ -128,3 +128,17 @@ class QueueFull(SubmitRefused):
         self.waiting = waiting
         self.cap = cap
         self.retry_after = retry_after
+
+
+class Retry(Exception):
+    """Raised by a handler: try this job again, `after` so many seconds or by the usual delays."""
+
+    def __init__(
+        self, message: str = "The handler asked for another attempt.", *, after: float | timedelta | None = None
+    ):
+        super().__init__(message)
+        self.after = after if after is None or isinstance(after, timedelta) else timedelta(seconds=after)
+
+
+class Fail(Exception):
+    """Raised by a handler: this job has failed for good. The message is for the user to read."""

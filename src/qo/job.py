@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -106,6 +106,29 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     started_at: datetime | None = None
     confirmation_required_at: datetime | None = None
     finished_at: datetime | None = None
+
+
+class New(msgspec.Struct, frozen=True):
+    """A job to be submitted: what `Queue.submit` takes, as a value. Times without a unit are seconds."""
+
+    task: str
+    data: Any = None
+    id: str | None = None
+    priority: int | str | None = None
+    user: str | None = None
+    project: str | None = None
+    tier: str | None = None
+    parent: str | None = None
+    phase: int | None = None
+    groups: tuple[str, ...] = ()
+    concurrency_group: str | None = None
+    concurrency_limit: int | None = None
+    unique: str | None = None
+    delay: float | timedelta | None = None
+    run_at: datetime | None = None
+    max_attempts: int | None = None
+    timeout: float | timedelta | None = None
+    by: str | None = None
 
 
 def status_of(state: State, stage: str | None) -> str:

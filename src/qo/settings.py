@@ -40,6 +40,8 @@ Priority = Annotated[
     Meta(description="a whole number from 0 to 99, or urgent, high, normal, low or background"),
 ]
 CapAppliesTo = Annotated[Literal["tiered", "all"], Meta(description='"tiered" or "all"')]
+OptionalText = Annotated[Text | None, Meta(description="text that is not empty")]
+Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addresses")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 NAME_EXPECTED = "1 to 200 characters, none of them a control character"
 
@@ -146,6 +148,32 @@ class StreamSettings(_Section, frozen=True, kw_only=True):
     heartbeat_every_secs: Seconds = 15
 
 
+class NotifySettings(_Section, frozen=True, kw_only=True):
+    """Where reminders about jobs that wait for a confirmation go: a webhook, e-mail, both or, as it is, nowhere.
+
+    `smtp_url` is `smtp://user:password@host:587` or `smtps://user:password@host:465`. `timeout_secs` is for
+    one whole attempt. What fits together is checked where the notifier is made.
+    """
+
+    webhook_url: OptionalText = None
+    webhook_secret: OptionalText = None
+    email_to: Addresses = ()
+    email_from: OptionalText = None
+    smtp_url: OptionalText = None
+    timeout_secs: Seconds = 10
+    attempts: AtLeastOne = 3
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # Settings get printed and logged; a secret does not, nor an address, which may hold one.
+        hidden = {"webhook_url", "webhook_secret", "smtp_url"}
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [(name, "(hidden)" if name in hidden and value else value) for name, value in fields]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"NotifySettings({fields})"
+
+
 class Settings(_Section, frozen=True, kw_only=True):
     """All of them. Made by `load_settings`, which checks; building one by hand checks nothing."""
 
@@ -159,6 +187,7 @@ class Settings(_Section, frozen=True, kw_only=True):
     estimate: EstimateSettings = EstimateSettings()
     limiter: LimiterSettings = LimiterSettings()
     stream: StreamSettings = StreamSettings()
+    notify: NotifySettings = NotifySettings()
 
 
 def load_settings(

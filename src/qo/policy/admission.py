@@ -1,0 +1,92 @@
+"""From what a caller says of a job, and the settings, to what a store needs to know: plain numbers and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from qo.errors import InvalidSubmit, PayloadTooLarge, UnknownTier
+from qo.job import New
+from qo.policy.ordering import parse_priority
+from qo.settings import Settings, Tier
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """The decided fields of a submission; those a caller's word settles are taken from `New` as they are."""
+
+    payload: bytes
+    priority: int | None
+    groups: tuple[str, ...]
+    limited_group: str | None
+    """the group that `concurrency_limit` is for"""
+    run_at_ms: int | None
+    timeout_ms: int | None
+    max_attempts: int
+    cap: int | None
+
+
+def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
+    """Decide everything about a submit but who is let in, which only the store can. Raises `InvalidSubmit`."""
+    priority = new.priority
+    if priority is None and new.parent is None:
+        priority = settings.queue.default_priority  # a phase without a priority of its own has its parent's
+    group = new.concurrency_group
+    return Admission(
+        payload=encode_payload(new.data, most_bytes=settings.queue.max_payload_bytes),
+        priority=None if priority is None else parse_priority(priority),
+        groups=(*new.groups, group) if group is not None and group != new.task else tuple(new.groups),
+        limited_group=(group or new.task) if new.concurrency_limit is not None else None,
+        run_at_ms=_run_at_ms(new, now_ms),
+        timeout_ms=None if new.timeout is None else milliseconds("timeout", new.timeout),
+        max_attempts=settings.retries.max_attempts if new.max_attempts is None else new.max_attempts,
+        cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
+    )
+
+
+def find_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
+    """A tier by name. Raises `UnknownTier`, naming those there are."""
+    if name not in tiers:
+        raise UnknownTier(f"tier is {name!r}; use one of {', '.join(sorted(tiers))}, or add it under [tiers.{name}].")
+    return tiers[name]
+
+
+def encode_payload(data: object, *, most_bytes: int) -> bytes:
+    try:
+        payload = msgspec.json.encode(data)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise InvalidSubmit(f"data is not JSON: {error}; give values that JSON can hold.") from error
+    if len(payload) > most_bytes:
+        raise PayloadTooLarge(
+            f"data is {len(payload)} bytes of JSON; at most {most_bytes} are allowed. Store it elsewhere and "
+            "submit where it is."
+        )
+    return payload
+
+
+def milliseconds(field: str, span: float | timedelta) -> int:
+    """A span in seconds or as a timedelta, as whole milliseconds."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
+        raise InvalidSubmit(f"{field} is {span!r}; use seconds of 0 or more, or a timedelta.")
+    return round(seconds * 1000)
+
+
+def retry_after(*, over: int, average_seconds: float, places: int, step_seconds: float) -> timedelta:
+    """When to try again at a full line: its excess worked off, rounded up to the next step, never at once."""
+    seconds = (over + 1) * average_seconds / max(places, 1)
+    return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
+
+
+def _run_at_ms(new: New, now_ms: int) -> int | None:
+    if new.delay is not None and new.run_at is not None:
+        raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
+    if new.delay is not None:
+        return now_ms + milliseconds("delay", new.delay)
+    if new.run_at is None:
+        return None
+    if not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None:
+        raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
+    return round(new.run_at.timestamp() * 1000)

@@ -1,0 +1,392 @@
+r"""What of a text a user may see.
+
+`RULES` is the list of what is taken out, in order. Three kinds of evidence count: a value that the caller
+knows to be secret, a name beside a value (`password=…`), and a shape (`ghp_…`, an address, 32 random characters).
+
+Where the evidence is weak, these are the choices:
+
+- A value beside a secret name goes, however harmless it looks, but for `PLAIN_WORDS`, numbers of up to five
+  digits and values of one or two characters: "token: expired" and "max_tokens=4096" stay.
+- Random text of 32 characters and more goes. Words, numbers, dates, UUIDs and ULIDs (a job's id) stay, and so does
+  a hash that says what it is ("commit 3f2a…", "sha256:…"). A bare hash goes: many keys look just like one.
+- Four numbers with dots are an address, unless "version", "v" or a comparison stands before them (foo==1.2.3.4).
+- `localhost` and `::1` stay; so do host names of the public internet.
+- A home folder becomes `~`, and the path below it stays.
+
+All patterns take linear time: each begins where a word begins, or at a fixed text, and what it repeats is either
+bounded or never given back (`++`, `(?>…)`). `++` stands after single characters only, because Python before 3.11.5
+gets it wrong after groups.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus, unquote
+
+SECRET, ADDRESS, EMAIL, EVERYTHING = "[secret]", "[address]", "[e-mail]", "[removed]"
+
+SHORTEST_SECRET = 6  # characters of a value worth looking for; shorter ones would blank out ordinary text
+SHORTEST_ENCODED_SECRET = 8
+FEWEST_RANDOM_CHARACTERS = 24
+ROUNDS = 5
+
+
+def redact(text: str, *, secrets: Collection[str] = ()) -> str:
+    """What of a text a user may see: secrets, tokens, home paths and addresses replaced by a word in brackets.
+
+    Any of `secrets` goes wherever it stands, also url-quoted, in base64 or escaped. The rest is found by its
+    name or its shape (see the module), so a secret that looks like an ordinary word is found only if it is
+    named or given. Redacting what was redacted changes nothing. Never raises.
+    """
+    forms = {form for secret in secrets for form in _forms_of(secret)}
+    for _ in range(ROUNDS):
+        redacted = _redact_known(text, forms)
+        for rule in RULES:
+            redacted = rule.pattern.sub(rule.shown, redacted)
+        if redacted == text:
+            return text
+        text = redacted
+    # Taking something out can bring to light something else, once or twice. A text in which
+    # it goes on and on was made for that purpose.
+    return EVERYTHING
+
+
+def secret_values(values: Mapping[str, object]) -> frozenset[str]:
+    """Values, however deep, whose name says that they are secret, and the passwords inside of URLs.
+
+    For `os.environ` and payloads, as `secrets` of `redact`. Everything below a secret name counts. Left out is
+    what would blank out ordinary text: values under 6 characters, and plain words such as "disabled".
+    """
+    found: set[str] = set()
+    seen: set[int] = set()
+    rest: list[tuple[bool, object]] = [(False, values)]
+    while rest:
+        named_secret, value = rest.pop()
+        if isinstance(value, Mapping | list | tuple | set | frozenset):
+            if id(value) not in seen:
+                seen.add(id(value))
+                rest += ((named_secret or secret, inner) for secret, inner in _members(value))
+            continue
+        text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        if named_secret:
+            found.add(text)
+        for password in URL_PASSWORD.findall(text):
+            found |= {password, unquote(password)}
+    return frozenset(text for text in found if len(text) >= SHORTEST_SECRET and text.lower() not in PLAIN_WORDS)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is to be hidden: `db_password`, `apiKey`, `X-Auth-Token`, not `max_token_count`."""
+    return name not in WORKING_FOLDERS and SECRET_NAME.search(name) is not None
+
+
+def _members(value: Mapping[object, object] | Iterable[object]) -> Iterator[tuple[bool, object]]:
+    if isinstance(value, Mapping):
+        return ((is_secret_name(str(name)), inner) for name, inner in value.items())
+    return ((False, inner) for inner in value)
+
+
+# --- Secrets that the caller knows ------------------------------------------------------------------------------------
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    """A secret as it may stand in a text: as it is, url-quoted, escaped, or somewhere inside of base64."""
+    if not secret:
+        return
+    raw = secret.encode("utf-8", "surrogatepass")
+    quoted = (quote(raw), quote(raw, safe=""), quote_plus(raw))
+    written = (repr(secret), repr(raw), json.dumps(secret), json.dumps(secret, ensure_ascii=False))
+    yield secret
+    yield from quoted
+    yield from (re.sub("%..", lambda code: code[0].lower(), form) for form in quoted)
+    yield from (form.removeprefix("b")[1:-1] for form in written)
+    yield html.escape(secret)
+    for encode in (b64encode, urlsafe_b64encode):
+        for before in range(3):
+            # A character of base64 holds six bits. Those that hold bits of a neighbour depend on what that is.
+            first, end = -(-8 * before // 6), 8 * (before + len(raw)) // 6
+            form = encode(b"\0" * before + raw).decode()[first:end]
+            if len(form) >= SHORTEST_ENCODED_SECRET:
+                yield form
+
+
+def _redact_known(text: str, forms: Collection[str]) -> str:
+    present = [form for form in forms if form in text]
+    if not present:
+        return text
+    # Our own words are among the alternatives so that a secret such as "secret" is not found inside of them.
+    own = {SECRET, ADDRESS, EMAIL, EVERYTHING}
+    longest_first = sorted({*present, *own}, key=lambda form: (-len(form), form not in own))
+    pattern = "|".join(map(re.escape, longest_first))
+    return re.sub(pattern, lambda found: found[0] if found[0] in own else SECRET, text)
+
+
+# --- Names that say that a value is secret ----------------------------------------------------------------------------
+
+
+def _any_of(words: Iterable[str], *, ignore_case: bool = True) -> str:
+    """One of these words (or patterns that begin with a letter). At most places only one letter is looked at."""
+    endings: dict[str, list[str]] = {}
+    for word in words:
+        endings.setdefault(word[0], []).append(word[1:])
+    first, flag = ("[{}{}]", "i") if ignore_case else ("{}", "")
+    return "(?:" + "|".join(f"{first.format(a, a.upper())}(?{flag}:{'|'.join(b)})" for a, b in endings.items()) + ")"
+
+
+# Found as a part of any name, since hardly a word ends in them: PGPASSWORD, authtoken.
+SECRET_WORDS = (
+    *("password", "passwd", "passphrase", "passcode", "secret", "credential", "creds", "cookie", "csrf", "xsrf"),
+    r"token(?!s[\"'\s:=]{1,6}[0-9]{1,12}(?!\w))",  # "tokens: 128000" counts them
+    *("authorization", "session[ _-]?id", "connection[ _-]?string", "x-amz-signature", "x-goog-signature"),
+    *(
+        f"{kind}[ _.-]?key"
+        for kind in (
+            *("api", "access", "account", "admin", "app", "application", "auth", "client", "consumer", "deploy"),
+            *("encryption", "functions", "license", "master", "private", "secret", "service", "session", "shared"),
+            *("signing", "ssh", "storage", "subscription", "webhook"),
+        )
+    ),
+)
+# Found only as a whole part of a name: db_pass, userPwd; not compass, author.
+SECRET_PARTS = ("pass", "pwd", "psk", "auth", "dsn", "otp", "totp", "jwt", "bearer", "hmac")
+# The end of a name that speaks about a secret and does not hold it.
+HARMLESS_ENDINGS = (
+    *("algorithm", "age", "class", "count", "dir", "endpoint", "error", "expires", "expires_at", "expires_in"),
+    *("expiry", "field", "file", "format", "index", "kind", "length", "limit", "manager", "name", "path", "policy"),
+    *("prefix", "provider", "required", "scope", "scopes", "size", "store", "ttl", "type", "uri", "url", "usage"),
+    *("used", "version"),
+)
+WORKING_FOLDERS = ("PWD", "OLDPWD")
+
+PART_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z]))"
+PART_ENDS = r"s?(?!(?<=[a-z])[a-z]|(?<=[A-Z])[A-Z])"
+NAME = (
+    rf"(?:{_any_of(SECRET_WORDS)}|{PART_BEGINS}{_any_of(SECRET_PARTS)}|(?<=[A-Z0-9]_)(?<!PUBLIC_)KEY){PART_ENDS}"
+    r"[\w.-]{0,64}+" + "(?i:" + "".join(f"(?<!{ending})" for ending in HARMLESS_ENDINGS) + ")"
+)
+SECRET_NAME = re.compile(NAME)
+
+
+# --- Values beside a name ---------------------------------------------------------------------------------------------
+
+# What stands after "token:" in a sentence, or says that there is no value.
+PLAIN_WORDS = frozenset(
+    """
+    a an and are at bad be been before blank bool but bytes can cannot character check contains could default denied
+    detected dict did disabled does duplicate empty enabled error exceeded expected expecting expired failed failure
+    false field float for forbidden found from got had has have header hidden how if in incorrect int invalid is it
+    its length line list malformed masked mismatch missing must name nil no none not null of off ok on one only
+    optional or please redacted rejected required requires revoked see set should str string that the there these this
+    to too true try type undefined unauthorized unexpected unknown unset used using valid value was we were what when
+    where which while will with without wrong yes you your
+    """.split()
+)
+PLAIN = (
+    rf"(?:{_any_of(sorted(PLAIN_WORDS, reverse=True))}|[0-9]{{1,5}}|\[\]|\(\)|\{{\}}|<[A-Za-z_]{{0,20}}>)"
+    r"(?=[\s\"'`,;&)\]}\\]|[.:!?](?:\s|\Z)|\Z)"
+)
+SEPARATOR = r"[\\\"'`\])]{0,5}[ \t]{0,8}(?:=>|:=|={1,3}|:(?!:|//)|>(?=\S)|%3[AD])[ \t]{0,8}"
+# A quote that opens the value, also in b'…', SecretStr('…') and \"…\".
+OPENING = r"(?:[\w.]{1,40}\()?[bru]?(?P<escape>\\{1,3})?(?P<quote>[\"'`])"
+# Up to the closing quote or, where the text was cut, the end of the line.
+QUOTED = r"(?(escape)(?>(?:[^\"'`\\\n]++|\\(?![\"'`\\]))+)|(?>(?:(?!(?P=quote))[^\\\n]|\\.)+))"
+BRACKETED = r"\[[^\]\n]*+\]?|\([^)\n]*+\)?|\{[^}\n]*+\}?|<[^>\n]*+>?"
+# A comma and the like end a value only where a space or another name follows: a password may hold one.
+BARE = (
+    r"(?:(?i:bearer|basic|token|digest|negotiate|apikey)[ \t]+)?"
+    r"[^\s\"'`<>,;&)\]}]{3,}+(?>(?:[,;&)\]}]++[^\s\"'`<>,;&=:)\]}]++(?![=:\"']))*)"
+)
+VALUE = rf"(?!{PLAIN})(?(quote)(?=.{{3}}){QUOTED}|(?:{BRACKETED}|{BARE}))"
+
+
+# --- Shapes -----------------------------------------------------------------------------------------------------------
+
+# Beginnings of tokens that go on with letters and digits, and of those that may hold - and _ as well.
+TOKEN_BEGINNINGS = (
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "pk_live_", "npm_"),
+    *("hf_", "sk-", "gsk_", "r8_", "shpat_", "shpss_", "shpca_", "shppa_", "dop_v1_", "doo_v1_", "dapi", "glsa_"),
+    *("lin_api_", "ntn_", "secret_", "NRAK-", "figd_", "sbp_", "nfp_", "pul-", "rubygems_", "dckr_pat_", "LTAI"),
+    *("whsec_", "key-", "EAAA", "AGE-SECRET-KEY-", "xai-", "pplx-", "tvly-", "ATATT", "ATCTT", "CLOJARS_", "pscale_"),
+)
+LONG_TOKEN_BEGINNINGS = (
+    *("github_pat_", "glpat-", "glptt-", "gldt-", "glrt-", "glcbt-", "glagent-", "gloas-", "xoxb-", "xoxp-", "xoxa-"),
+    *("xoxr-", "xoxs-", "xoxe-", "xoxc-", "xoxd-", "xapp-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-ant-"),
+    *("sk-or-", "sk-lf-", "AIza", r"ya29\.", "GOCSPX-", "pypi-A", r"SG\.", r"hvs\.", r"hvb\.", r"dp\.pt\.", "sntrys_"),
+    *("sq0atp-", "sq0csp-", "sb_secret_", "PMAK-", "pat-na1-"),
+)
+IPV4 = r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
+PORT = r"(?:/[0-9]{1,3})?(?::[0-9]{1,5})?(?![0-9])"
+INTERNAL_DOMAINS = ("internal", "local", "localdomain", "lan", "intranet", "corp", "home.arpa", "svc", "consul")
+FOLDER = r"[^\s\\/\"'`:;,<>|*?()\[\]{}]+"
+HOME = (
+    r"(?:(?P<file>[Ff]ile:(?://[\w.-]{0,64})?)|(?<![\w.~%)\]-]))(?:"
+    rf"(?:/(?:export|usr|var|mnt|nfs|data|srv|private|mnt/[a-z]|[a-z]))?/(?:home|Users)/{FOLDER}"
+    r"|(?:/var)?/root(?![\w.-])"
+    rf"|(?:\\{{2,4}}[?.]\\{{1,2}}|\\{{2,4}}[\w.-]{{1,64}}\\{{1,2}}|/)?(?:[A-Za-z][:$][\\/]{{1,2}})?"
+    rf"(?<=[\\/])(?i:users|documents and settings)[\\/]{{1,2}}(?:(?:{FOLDER} ){{1,3}}{FOLDER}(?=[\\/])|{FOLDER})"
+    r"|~[A-Za-z_][\w.-]*+(?=[/\\\"'`:,)]|\s*\Z))"
+)
+
+KNOWN_ID = re.compile(
+    r"(?<![A-Za-z0-9])(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-7][0-9A-HJKMNP-TV-Z]{25})(?![A-Za-z0-9])"
+)
+WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+LONG_PIECE = re.compile(r"[A-Za-z0-9]{5,}")
+URL_PASSWORD = re.compile(r"://[^\s/?#@:]*+:([^\s/?#]+)@")
+
+
+def _is_random(text: str) -> bool:
+    """Whether letters and digits change so often that this is no name. 24 characters must say so.
+
+    Words are five letters long on average; in random text they break off after two or three. CamelCase
+    is given more room, because it has a capital in every word.
+    """
+    random_characters = 0
+    for piece in LONG_PIECE.findall(KNOWN_ID.sub("-", text)):
+        words = len(WORD.findall(piece))
+        one_case = piece in (piece.lower(), piece.upper())
+        if words > 1 and words * (6 if one_case else 4) >= len(piece):
+            random_characters += len(piece)
+    return random_characters >= FEWEST_RANDOM_CHARACTERS
+
+
+def _without_random_text(found: re.Match[str]) -> str:
+    if found["hash"] or not _is_random(found[0]):
+        return found[0]
+    # "/" is a character of base64 as well as of paths. The folders before and after stay.
+    parts = found[0].split("/")
+    named = [bool(re.fullmatch(r"(?:[A-Z]?[a-z]+|[0-9]+|[._-])*+", part)) for part in parts]
+    first, last = named.index(False), len(named) - 1 - named[::-1].index(False)
+    return "/".join([*parts[:first], SECRET, *parts[last + 1 :]])
+
+
+def _without_ipv6(found: re.Match[str]) -> str:
+    """Times (12:30:45), slices (1::2) and `::1` have the same shape and stay."""
+    groups = [group for group in found["groups"].split(":") if group]
+    complete = found["groups"].count("::") == 1 or len(groups) == (7 if found["ipv4"] else 8)
+    telling = len(groups) >= 4 or any(len(group) >= 3 for group in groups)
+    has_digit = any(character.isdigit() for character in found[0])
+    return ADDRESS if complete and telling and has_digit else found[0]
+
+
+# --- The rules --------------------------------------------------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    takes_out: str
+    pattern: re.Pattern[str]
+    shown: str | Callable[[re.Match[str]], str]
+
+
+def _rule(takes_out: str, pattern: str, shown: str | Callable[[re.Match[str]], str] = SECRET) -> Rule:
+    return Rule(takes_out, re.compile(pattern), shown)
+
+
+BEHIND_KEPT = rf"\g<kept>{SECRET}"
+WORD_BEGINS, WORD_ENDS = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
+
+RULES = (
+    _rule(
+        "private keys, also without their end",
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?s:.*?)(?:-----END [A-Z ]{0,60}-----|\Z)",
+    ),
+    _rule("the values of a failed SQL statement", r"\[parameters: [^\n]*+", f"[parameters: {SECRET}]"),
+    _rule(
+        "the input that pydantic refused, below a secret name",
+        rf"(?P<kept>{NAME}\n  [^\n]*?input_value=)(?:(?!, input_type=)[^\n])+",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "header lines",
+        rf"(?P<kept>{_any_of(('authorization', 'cookie'))}[ \t]{{0,8}}:[ \t]{{0,8}})(?!{PLAIN}|[\"'\s])"
+        r"(?>(?:[^\"'\\\n]++|[\"'](?![\s,)\]}]|\Z)|\\(?![rn]))+)",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "user and password in URLs",
+        r"(?<=://)(?:[^\s\"'`<>@:/?#]*+:(?![0-9]{1,5}[/?#\s\"'])(?:(?:[^\s\"'`<>@:]++|:(?!//))*@)+"
+        r"|(?:[^\s\"'`<>@/?#]*+@)+)",
+        f"{SECRET}@",
+    ),
+    _rule("values beside a secret name", rf"(?P<kept>{NAME}{SEPARATOR}(?:{OPENING})?){VALUE}", BEHIND_KEPT),
+    _rule(
+        "values of command-line options",
+        rf"(?P<kept>(?<![\w-])--?(?=[\w-]{{0,40}}?{NAME})[\w-]{{2,80}}+[\"']?,?[ \t]{{1,4}}(?!-)(?:{OPENING})?){VALUE}",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "pairs of a name and a value",
+        rf"(?P<kept>[(\[][bu]?[\"'][\w-]{{0,40}}?{NAME}[\"'],[ ]?(?:{OPENING})){VALUE}",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "quoted passwords in a sentence",
+        rf"(?P<kept>{_any_of(('password', 'passphrase', 'identified by'))} (?:is |was )?(?:{OPENING})){VALUE}",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "signatures and keys in URLs",
+        rf"(?P<kept>[?&;](?i:key|sig|signature|code)=)(?!{PLAIN})[^\s&\"'<>#]{{3,}}+",
+        BEHIND_KEPT,
+    ),
+    _rule(
+        "bearer and basic tokens",
+        rf"(?P<kept>{WORD_BEGINS}[Bb](?i:earer|asic)(?:[ \t]|%20)++)"
+        r"(?!(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?![\w+/=.~-]))[\w+/=.~*-]{6,}+",
+        BEHIND_KEPT,
+    ),
+    _rule("web tokens (JWT)", r"(?<![\w-])eyJ[\w-]{10,}+(?>(?:\.[\w-]*+){0,4})"),
+    _rule(
+        "tokens known by their beginning",
+        rf"{WORD_BEGINS}(?:{_any_of(LONG_TOKEN_BEGINNINGS, ignore_case=False)}[\w.*-]{{10,}}+"
+        rf"|{_any_of(TOKEN_BEGINNINGS, ignore_case=False)}[A-Za-z0-9*]{{16,}}+[=\w-]*+)",
+    ),
+    _rule("AWS key ids", rf"{WORD_BEGINS}A(?:KIA|SIA|BIA|CCA|ROA|IDA)[A-Z0-9]{{16}}{WORD_ENDS}"),
+    _rule("AWS secret keys", r"(?<![\w/+.-])(?=[a-z0-9/+]*+[A-Z])(?=[A-Z/+a-z]*+[0-9])[A-Za-z0-9/+]{40}(?![\w/+.=-])"),
+    _rule("Twilio keys", rf"{WORD_BEGINS}(?:SK|AC)[0-9a-f]{{32}}{WORD_ENDS}"),
+    _rule("Telegram bot tokens", rf"{WORD_BEGINS}(?:bot)?[0-9]{{8,10}}:[\w-]{{30,}}+"),
+    _rule("Discord bot tokens", r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6}\.[\w-]{27,}+"),
+    _rule("Slack webhooks", r"(?<=hooks\.slack\.com/)[\w/-]++"),
+    _rule("SSH keys", r"(?<![\w+/])AAAA[A-Za-z0-9+/]{20,}+={0,3}"),
+    _rule(
+        "random text",
+        r"(?<![A-Za-z0-9+/_-])(?:"
+        r"(?P<hash>(?i:commit|digest|checksum|etag|hash|md5|revision|sha-?[0-9]{0,3})[\"']?[\s:=@(\"']{1,3}[0-9a-f]{32,128}+)"
+        r"|[A-Za-z0-9+/_-]{32,}+={0,2})",
+        _without_random_text,
+    ),
+    _rule("home folders", HOME, r"\g<file>~"),
+    _rule(
+        "e-mail addresses",
+        r"(?<![\w.+-])[\w.+-]++(?:@|%40)(?!v?[0-9]+\.[0-9])[\w-]++(?>(?:\.[\w-]++)+)(?<=[^\W\d_]{2})",
+        EMAIL,
+    ),
+    _rule(
+        "MAC addresses",
+        r"(?<![\w:-])[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5}|(?:-[0-9A-Fa-f]{2}){5})(?![\w:-])",
+        ADDRESS,
+    ),
+    _rule(
+        "IPv6 addresses",
+        rf"(?<![\w:.])\[?(?P<groups>[0-9A-Fa-f]{{0,4}}(?::[0-9A-Fa-f]{{0,4}}){{2,7}})(?P<ipv4>(?<=:){IPV4})?"
+        rf"(?:%[\w-]{{1,20}})?\]?{PORT}(?![\w:])",
+        _without_ipv6,
+    ),
+    _rule(
+        "IPv4 addresses",
+        rf"(?<![\w.])(?<![=<>~!]=)(?<!(?i:version) ){IPV4}(?!\.?[0-9]|[A-Za-z_]){PORT}",
+        ADDRESS,
+    ),
+    _rule(
+        "hosts of internal networks",
+        r"(?<![\w.-])(?!(?:self|cls|threading)\.)[\w-]++(?>(?:\.[\w-]++)+)(?i:"
+        + "|".join(rf"(?<=\.{re.escape(domain)})" for domain in INTERNAL_DOMAINS)
+        + rf")(?!\(){PORT}",
+        ADDRESS,
+    ),
+)

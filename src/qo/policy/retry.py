@@ -1,0 +1,17 @@
+"""When a job that failed is tried again."""
+
+from __future__ import annotations
+
+from qo.settings import RetrySettings
+
+
+def retry_delay_ms(attempt: int, settings: RetrySettings, *, drawn: float) -> int:
+    """The wait after this attempt (1 is the first), doubling up to the longest.
+
+    `drawn`, evenly from 0 to 1, places it within the jitter, so that jobs which failed together do not come back
+    together.
+    """
+    # No exponent above this is needed to reach any allowed longest delay, and larger ones overflow.
+    doublings = min(attempt - 1, 64)
+    delay = min(settings.first_delay_secs * settings.delay_multiplier**doublings, settings.max_delay_secs)
+    return round(delay * (1 + settings.jitter * (2 * drawn - 1)) * 1000)

@@ -1,0 +1,37 @@
+"""The stages of a running job: what may follow what, and when a cycle of them is another iteration."""
+
+from __future__ import annotations
+
+from qo.errors import InvalidTransition
+
+
+def check_stage(stages: tuple[str, ...], present: str | None, wanted: str) -> None:
+    """Raise `InvalidTransition`, naming what is allowed, unless `wanted` may follow the present stage of this run."""
+    allowed = stages_after(stages, present)
+    if wanted not in allowed:
+        raise InvalidTransition(
+            "The job",
+            _at(present),
+            f"at stage {wanted!r}",
+            ", ".join(map(repr, allowed)) or "none, the task has no stages",
+        )
+
+
+def check_may_return(stages: tuple[str, ...], present: str | None) -> None:
+    """Raise `InvalidTransition` when a handler returned before the last stage."""
+    if stages and present != stages[-1]:
+        allowed = ", ".join(map(repr, stages_after(stages, present)))
+        raise InvalidTransition("The job", _at(present), "ready", f"{allowed}; a handler returns at {stages[-1]!r}")
+
+
+def stages_after(stages: tuple[str, ...], present: str | None) -> tuple[str, ...]:
+    """The next stage, or from the last one the first: every run begins with the first."""
+    if not stages:
+        return ()
+    if present is None or present == stages[-1]:
+        return (stages[0],)
+    return (stages[stages.index(present) + 1],)
+
+
+def _at(stage: str | None) -> str:
+    return "before its first stage" if stage is None else f"at stage {stage!r}"

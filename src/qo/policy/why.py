@@ -1,0 +1,158 @@
+"""Why a job is not running, in words and as data."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from qo.job import ENDED, HELD, Job, State
+from qo.policy.words import clock_time, counted, span
+
+NAMED_AT_MOST = 3
+
+
+class Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds a slot that the job would need. `holder` is None where the asker may not see it."""
+
+    group: str
+    slot_id: int
+    holder: str | None
+    since: datetime
+
+
+class Blocked(msgspec.Struct, frozen=True, kw_only=True):
+    """A group without room for the job."""
+
+    group: str
+    limit: int | None
+    active: int
+    paused: bool = False
+    closed_until: datetime | None = None
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store knows of a job's way to its start."""
+
+    job: Job
+    ahead: int | None
+    blocked_by: tuple[Blocked, ...]
+    holders: tuple[Holder, ...]
+    waits_for: int | None
+    waits_for_state: State | None
+    has_worker: bool
+    now: datetime
+
+
+class Why(msgspec.Struct, frozen=True, kw_only=True):
+    """`sentence` for people; the rest is what it was made from."""
+
+    job_id: str
+    state: State
+    sentence: str
+    ahead: int | None = None
+    blocked_by: tuple[Blocked, ...] = ()
+    holders: tuple[Holder, ...] = ()
+    scheduled_until: datetime | None = None
+    waits_for_phase: int | None = None
+    no_worker: bool = False
+
+
+def explain(facts: Facts) -> Why:
+    """One sentence a person understands; the strongest reason first."""
+    job = facts.job
+    return Why(
+        job_id=job.id,
+        state=job.state,
+        sentence=_sentence(facts),
+        ahead=facts.ahead,
+        blocked_by=facts.blocked_by,
+        holders=facts.holders,
+        scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
+        waits_for_phase=facts.waits_for,
+        no_worker=not facts.has_worker and job.state is State.QUEUED,
+    )
+
+
+def _sentence(facts: Facts) -> str:
+    job = facts.job
+    if job.state in HELD:
+        since = "" if job.started_at is None else f" since {clock_time(job.started_at, now=facts.now)}"
+        return f"It is running{since} on worker {job.worker}."
+    if job.state in ENDED:
+        return f"It has ended: {job.state.value}."
+    if job.state is State.CONFIRMING:
+        return f"It waits for a person to confirm. {job.message or ''}".strip()
+    if job.state is State.SCHEDULED:
+        assert job.run_at is not None
+        return f"It is scheduled for {clock_time(job.run_at, now=facts.now)}{_what_it_is_scheduled_for(job)}."
+    if job.state is State.WAITING:
+        return _waiting(facts)
+    return _queued(facts)
+
+
+def _what_it_is_scheduled_for(job: Job) -> str:
+    return f", its attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
+
+
+def _waiting(facts: Facts) -> str:
+    job = facts.job
+    if facts.waits_for is None:
+        at = "its time" if job.run_at is None else clock_time(job.run_at, now=facts.now)
+        return f"The phase before it has succeeded; it waits for {at}."
+    phase = f"phase {facts.waits_for} of {job.parent}"
+    match facts.waits_for_state:
+        case None:
+            return f"It waits for {phase}, which has not been submitted yet."
+        case State.FAILED:
+            return f"It waits for {phase}, which has failed; retry that one and this one goes on."
+        case State.CANCELLED:
+            return f"It waits for {phase}, which was cancelled, so it cannot start; cancel it too."
+        case state:
+            return f"It waits for {phase}, which is {state.value}."
+
+
+def _queued(facts: Facts) -> str:
+    reasons = [_blocked(blocked, facts) for blocked in facts.blocked_by]
+    if not facts.has_worker:
+        reasons.insert(0, f"no worker for task {facts.job.task} is running")
+    ahead = facts.ahead or 0
+    place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
+    if reasons:
+        return f"{place}, and {'; '.join(reasons)}."
+    if ahead == 0:
+        return f"{place} and starts as soon as a worker has a free place."
+    return f"{place}; nothing else holds it up."
+
+
+def _blocked(blocked: Blocked, facts: Facts) -> str:
+    if blocked.paused:
+        return f"{blocked.group} is paused"
+    if blocked.closed_until is not None:
+        return (
+            f"{blocked.group} is full elsewhere; it is tried again at {clock_time(blocked.closed_until, now=facts.now)}"
+        )
+    if not blocked.limit:
+        return f"{blocked.group} has a limit of 0, so nobody starts in it"
+    taken = "its slot is" if blocked.limit == 1 else f"all its {blocked.limit} slots are"
+    if blocked.active > blocked.limit:
+        taken = f"{blocked.active} run in it and only {blocked.limit} may"
+        return f"{blocked.group} is over its limit ({taken})"
+    return f"{blocked.group} is full: {taken} taken{_by_whom(blocked, facts)}"
+
+
+def _by_whom(blocked: Blocked, facts: Facts) -> str:
+    named = [
+        f"{holder.holder} for {span((facts.now - holder.since).total_seconds())}"
+        for holder in facts.holders
+        if holder.group == blocked.group and holder.holder is not None
+    ]
+    if not named:
+        return ""
+    shown = ", ".join(named[:NAMED_AT_MOST])
+    more = f" and {len(named) - NAMED_AT_MOST} more" if len(named) > NAMED_AT_MOST else ""
+    return f" by {shown}{more}"
+
+
+def _is(number: int) -> str:
+    return "is" if number == 1 else "are"

@@ -1,0 +1,34 @@
+"""Numbers as people say them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+
+def span(seconds: float) -> str:
+    """A span, rounded down: "45 seconds", "1 minute", "17 minutes", "1h 0m", "2h 5m"."""
+    whole = int(seconds)
+    if whole < 60:
+        return counted(whole, "second")
+    minutes = whole // 60
+    if minutes < 60:
+        return counted(minutes, "minute")
+    return f"{minutes // 60}h {minutes % 60}m"
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def position_message(position: int, original: int | None) -> str:
+    """What a waiting user reads of their place in line."""
+    if original is not None and position > original:
+        ahead = position - original
+        placed = "1 priority job was" if ahead == 1 else f"{ahead} priority jobs were"
+        return f"Originally #{original}, now #{position}: {placed} placed ahead of you"
+    return f"You are #{position} in line. Your position may change as priority jobs are added"
+
+
+def clock_time(at: datetime, *, now: datetime) -> str:
+    """A time as short as it can be said: "14:05 UTC" today, else with the date."""
+    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%H:%M} UTC on {at:%A, %d %B %Y}"

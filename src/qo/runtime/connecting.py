@@ -1,0 +1,36 @@
+"""From a url and settings to a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from qo.runtime.queue import Queue
+from qo.settings import Settings, load_settings
+from qo.store.open import open_store
+
+DEFAULT_NAMESPACE = "default"
+
+
+async def connect(
+    url: str | None = None,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    settings: Settings | Mapping[str, Any] | None = None,
+) -> Queue:
+    """Open the queue at a url; without one, at that of `.qo.toml` or `QO_URL`, else `sqlite:///qo.db`.
+
+    `settings` is nested like the file and changes what it names, or are whole settings from `qo.settings`.
+    """
+    chosen = settings if isinstance(settings, Settings) else load_settings(settings)
+    store = await open_store(
+        url or chosen.store.url,
+        namespace=chosen.store.namespace if namespace == DEFAULT_NAMESPACE else namespace,
+    )
+    queue = Queue(store, chosen)
+    try:
+        await queue.apply_configured_limits()
+    except BaseException:
+        await queue.close()
+        raise
+    return queue

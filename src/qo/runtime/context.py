@@ -1,0 +1,169 @@
+"""What a handler is given beside its data: its job, its slots, and ways to report and to save."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from qo.errors import InvalidValue
+from qo.job import Job, Progress
+from qo.policy.admission import milliseconds
+from qo.policy.stages import check_stage
+from qo.store.values import Advance, Lease
+
+T = TypeVar("T")
+Report = Callable[[Advance], Awaitable[None]]
+Extend = Callable[[int], Awaitable[datetime]]
+
+
+class ConfirmationNeeded(BaseException):
+    """The batch of iterations is used up. Not an `Exception`, so that no handler swallows it by accident."""
+
+
+class IterationsUsedUp(Exception):
+    """Every batch of iterations is used up."""
+
+
+class Context:
+    """One run of a handler. `report` and `extend` raise `LeaseLost` when the job is no longer this worker's."""
+
+    def __init__(self, lease: Lease, stages: tuple[str, ...], *, report: Report, extend: Extend) -> None:
+        self.job: Job = lease.job
+        self.token: str = lease.token
+        self.slots: Mapping[str, int] = lease.slots
+        self.attempt: int = lease.job.attempts
+        self.checkpoint: Any = None if lease.checkpoint is None else msgspec.json.decode(lease.checkpoint)
+        self.cancelled: bool = False
+        """somebody wants the job to stop; a plain function looks at this from time to time"""
+        self.lost: bool = False
+        """the lease is gone: somebody else may be running this job by now, so stop"""
+        self.present_stage: str | None = None
+        self._stages = stages
+        self._iterations = lease.job.iterations
+        self._iteration_is_fresh = False
+        """begun by `iterations()`, and its first stage not yet entered"""
+        self._report = report
+        self._extend = extend
+
+    async def stage(self, name: str, message: str | None = None) -> None:
+        """Enter the next stage, or from the last the first, which begins another iteration."""
+        check_stage(self._stages, self.present_stage, name)
+        iteration = None
+        if name == self._stages[0] and not self._iteration_is_fresh:
+            iteration = self._iteration_of_stages()
+        self._iteration_is_fresh = False
+        await self._report(self._advance(stage=name, message=message, iteration=iteration))
+        self.present_stage = name
+
+    async def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
+        """Tell how far the work has come."""
+        await self._report(self._advance(progress=Progress(done, total, text)))
+
+    async def save(self, checkpoint: Any) -> None:
+        """Keep a JSON value for the next run of this job, whether by a retry, a confirmation or after a crash."""
+        try:
+            encoded = msgspec.json.encode(checkpoint)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidValue(f"checkpoint is not JSON: {error}; save values that JSON can hold.") from error
+        await self._report(self._advance(checkpoint=encoded))
+        self.checkpoint = checkpoint
+
+    async def extend_lease(self, seconds: float | timedelta) -> datetime:
+        """Add to the end of the lease; heartbeats never shorten it. Answers the new end."""
+        return await self._extend(milliseconds("seconds", seconds))
+
+    async def iterations(self) -> AsyncIterator[int]:
+        """Count off iterations, over all runs of the job, until the handler stops asking for more.
+
+        When the batch that the tier grants is used up, the job leaves the worker and waits for a person.
+        """
+        while True:
+            number = self._iterations + 1
+            self._check_granted(number)
+            await self._report(self._advance(iteration=number))
+            self._iterations = number
+            self._iteration_is_fresh = True
+            yield number
+
+    def _iteration_of_stages(self) -> int | None:
+        """The number of the cycle that the first stage begins; None when it only repeats one that broke off."""
+        if self.present_stage is None and self._iterations > 0:
+            return None
+        number = self._iterations + 1
+        self._check_granted(number)
+        self._iterations = number
+        return number
+
+    def _check_granted(self, number: int) -> None:
+        most, granted = self.job.iterations_max, self.job.iterations_granted
+        if most is not None and number > most:
+            raise IterationsUsedUp(f"All {most} iterations are used up.")
+        if granted is not None and number > granted:
+            raise ConfirmationNeeded
+
+    def _advance(self, **fields: Any) -> Advance:
+        return Advance(job_id=self.job.id, token=self.token, **fields)
+
+
+class ThreadContext:
+    """The same for a plain function in a thread: the same names, blocking."""
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+
+    @property
+    def job(self) -> Job:
+        return self._context.job
+
+    @property
+    def token(self) -> str:
+        return self._context.token
+
+    @property
+    def slots(self) -> Mapping[str, int]:
+        return self._context.slots
+
+    @property
+    def attempt(self) -> int:
+        return self._context.attempt
+
+    @property
+    def checkpoint(self) -> Any:
+        return self._context.checkpoint
+
+    @property
+    def cancelled(self) -> bool:
+        return self._context.cancelled
+
+    @property
+    def lost(self) -> bool:
+        return self._context.lost
+
+    def stage(self, name: str, message: str | None = None) -> None:
+        self._wait(self._context.stage(name, message))
+
+    def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
+        self._wait(self._context.progress(done, total, text))
+
+    def save(self, checkpoint: Any) -> None:
+        self._wait(self._context.save(checkpoint))
+
+    def extend_lease(self, seconds: float | timedelta) -> datetime:
+        return self._wait(self._context.extend_lease(seconds))
+
+    def iterations(self) -> Iterator[int]:
+        numbers = self._context.iterations()
+        while True:
+            yield self._wait(_next(numbers))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+
+async def _next(numbers: AsyncIterator[int]) -> int:
+    return await anext(numbers)

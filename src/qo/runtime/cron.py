@@ -1,0 +1,71 @@
+"""Cron entries: each tick is a job whose id is the entry's name and the tick, so it exists once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from qo.errors import InvalidValue, QoError
+from qo.runtime.queue import Queue
+
+log = logging.getLogger("qo.cron")
+
+SLEEP_AT_MOST_SECONDS = 60.0
+"""a clock that is set forward is noticed this late"""
+
+
+class CronEntry(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    expression: str
+    task: str
+    data: Any = None
+
+    def tick_after(self, moment: datetime) -> datetime:
+        from cronsim import CronSim
+
+        tick: datetime = next(CronSim(self.expression, moment))
+        return tick
+
+    def job_id(self, tick: datetime) -> str:
+        return f"cron:{self.name}@{tick:%Y-%m-%dT%H:%MZ}"
+
+
+def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> CronEntry:
+    """Raises `InvalidValue` for an expression that is none, or that never fires."""
+    from cronsim import CronSimError
+
+    entry = CronEntry(name=name or task, expression=expression, task=task, data=data)
+    try:
+        entry.tick_after(datetime.now(UTC))
+    except (CronSimError, StopIteration) as error:
+        raise InvalidValue(
+            f"The cron expression of {entry.name!r} is {expression!r}; use five fields such as '0 3 * * *' "
+            "(minute, hour, day, month, weekday; UTC)."
+        ) from error
+    return entry
+
+
+async def fire(entry: CronEntry, queue: Queue) -> None:
+    """Submit the job of every tick, until cancelled. Ticks while nobody ran are left out."""
+    seen = datetime.now(UTC)
+    while True:
+        tick = entry.tick_after(seen)
+        await _sleep_until(tick)
+        await submit_tick(entry, tick, queue)
+        seen = tick
+
+
+async def _sleep_until(tick: datetime) -> None:
+    while (wait := (tick - datetime.now(UTC)).total_seconds()) > 0:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(min(wait, SLEEP_AT_MOST_SECONDS))
+
+
+async def submit_tick(entry: CronEntry, tick: datetime, queue: Queue) -> None:
+    try:
+        await queue.submit(entry.task, entry.data, id=entry.job_id(tick), by=f"cron:{entry.name}")
+    except QoError as error:
+        log.warning("the tick %s of cron entry %s was left out: %s", tick.isoformat(), entry.name, error)

@@ -1,0 +1,285 @@
+"""One job on its way through its handler: from a lease to an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from qo.errors import Fail, InvalidTransition, LeaseLost, Retry
+from qo.job import JobError, State
+from qo.policy.estimate import duration_of_task, duration_of_tier
+from qo.policy.retry import retry_delay_ms
+from qo.policy.stages import check_may_return
+from qo.policy.words import counted
+from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext
+from qo.runtime.failure import report_failure
+from qo.runtime.task import PayloadMismatch, Task
+from qo.settings import Settings
+from qo.store.check import check_advance
+from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal
+
+log = logging.getLogger("qo.worker")
+
+
+class Interruption(Enum):
+    """Why a handler was told to stop before it was done."""
+
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+    STOPPED = "stopped"
+
+
+class UnusableResult(Exception):
+    """What a handler returned cannot be kept as JSON."""
+
+
+class Execution:
+    """`ended` is called once, in the event loop, with the outcome; None when there is nothing to tell any more."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        task: Task,
+        settings: Settings,
+        *,
+        advance: Callable[[Advance], Awaitable[Held]],
+        renew: Callable[[Sequence[Renewal]], Awaitable[list[Held]]],
+        ended: Callable[[Execution, Outcome | None], None],
+    ) -> None:
+        self.lease = lease
+        self.task = task
+        self.begun = False
+        """its handler has been called"""
+        self.reported = False
+        """the store knows that it runs"""
+        self.context = Context(lease, task.stages, report=self._report, extend=self._extend)
+        self._settings = settings
+        self._send_advance = advance
+        self._send_renewals = renew
+        self._ended = ended
+        self.has_ended = False
+        self._interruption: Interruption | None = None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._running = self._loop.create_task(self._run(), name=lease.job.id)
+
+    # --- from outside -----------------------------------------------------------------------------------------
+
+    def has_news(self) -> bool:
+        """It runs, and the store does not know."""
+        return self.begun and not self.reported and not self.has_ended
+
+    def interrupt(self, reason: Interruption, *, patience_seconds: float | None = None) -> None:
+        """Tell the handler to stop. One that does not listen is given up, by default after the grace period."""
+        if self.has_ended or (self._interruption is not None and reason is not Interruption.STOPPED):
+            return
+        reason = self._interruption or reason
+        self._interruption = reason
+        self.flag(reason)
+        if self.task.is_async:
+            self._running.cancel()
+        grace = self._settings.worker.grace_secs
+        self._set_timer(grace if patience_seconds is None else patience_seconds, self.give_up)
+
+    def flag(self, reason: Interruption) -> None:
+        """Let a function in a thread see it. May be called from any thread."""
+        self.context.cancelled |= reason in (Interruption.CANCELLED, Interruption.TIMED_OUT)
+        self.context.lost |= reason is Interruption.LOST
+
+    def give_up(self) -> None:
+        """Stop waiting for a handler that does not listen. What it still does is beyond anybody's control."""
+        if not self.has_ended:
+            log.warning("%s %s goes on although it was told to stop; its result will not count", *self._name())
+            self._end(self._interrupted())
+
+    # --- the way through --------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        outcome: Outcome | None
+        try:
+            outcome = await self._outcome()
+        except BaseException as error:
+            # A handler may raise anything, and whatever it is, it ends this job and not the worker.
+            outcome = self._failed(error)
+        self._end(outcome)
+
+    async def _outcome(self) -> Outcome:
+        data = self.task.decode(self.lease.payload)
+        seconds = self.lease.job.timeout_seconds or self.task.timeout_seconds
+        if seconds is not None:
+            self._set_timer(seconds, self.interrupt, Interruption.TIMED_OUT)
+        self.begun = True
+        result = await self._call(data)
+        if self._interruption not in (None, Interruption.STOPPED):
+            raise asyncio.CancelledError  # it was told to stop, so what it returned is not a result
+        check_may_return(self.task.stages, self.context.present_stage)
+        return self._outcome_of(State.SUCCEEDED, result=_encoded(result, self._settings), averages=self._averages())
+
+    async def _call(self, data: Any) -> Any:
+        if self.task.is_async:
+            return await self.task.handler(*self.task.arguments(data, self.context))
+        return await self._call_in_thread(data)
+
+    async def _call_in_thread(self, data: Any) -> Any:
+        """Run a plain function in a thread of its own.
+
+        A daemon thread, because one that never returns must not keep a stopped worker's process alive.
+        """
+        returned: asyncio.Future[tuple[Any, BaseException | None]] = self._loop.create_future()
+        arguments = self.task.arguments(data, ThreadContext(self.context, self._loop))
+        surroundings = contextvars.copy_context()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if not returned.done():
+                returned.set_result((result, error))
+
+        def call() -> None:
+            result, error = None, None
+            try:
+                result = surroundings.run(self.task.handler, *arguments)
+            except BaseException as raised:
+                # Carried over as a value: some, such as StopIteration, cannot be set on a future.
+                error = raised
+            try:
+                self._loop.call_soon_threadsafe(settle, result, error)
+            except RuntimeError:
+                log.warning("%s %s returned after its worker was gone; its result is lost", *self._name())
+
+        threading.Thread(target=call, name=self.lease.job.id, daemon=True).start()
+        result, error = await returned
+        if error is not None:
+            raise error
+        return result
+
+    def _set_timer(self, seconds: float, callback: Callable[..., None], *arguments: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, callback, *arguments)
+
+    def _end(self, outcome: Outcome | None) -> None:
+        if self.has_ended:
+            return
+        self.has_ended = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._ended(self, outcome)
+
+    # --- outcomes ---------------------------------------------------------------------------------------------
+
+    def _failed(self, error: BaseException) -> Outcome | None:
+        if self._interruption is not None:
+            return self._interrupted()
+        match error:
+            case LeaseLost() if self.context.lost:
+                return None
+            case ConfirmationNeeded():
+                return self._outcome_of(State.CONFIRMING, message=self._question())
+            case Retry():
+                after_ms = None if error.after is None else round(error.after.total_seconds() * 1000)
+                return self._try_again(report_failure(error, self.lease.job, self.lease.payload), after_ms=after_ms)
+            case Fail() | PayloadMismatch() | UnusableResult() | IterationsUsedUp() | InvalidTransition():
+                return self._give_up_for_good(error)
+            case _:
+                return self._try_again(report_failure(error, self.lease.job, self.lease.payload))
+
+    def _interrupted(self) -> Outcome | None:
+        match self._interruption:
+            case Interruption.CANCELLED:
+                return self._outcome_of(State.CANCELLED)
+            case Interruption.STOPPED:
+                return self._outcome_of(State.QUEUED)
+            case Interruption.TIMED_OUT:
+                return self._try_again(self._timeout_error())
+            case _:
+                # Somebody else may be running this job by now. Its outcome is theirs to record; ours is
+                # dropped, which is why handlers must be safe to run twice.
+                return None
+
+    def _give_up_for_good(self, error: BaseException) -> Outcome:
+        told = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
+        return self._outcome_of(State.FAILED, error=told)
+
+    def _try_again(self, error: JobError, *, after_ms: int | None = None) -> Outcome:
+        if after_ms is None:
+            after_ms = retry_delay_ms(self.lease.job.attempts, self._settings.retries, drawn=random.random())
+        return self._outcome_of(State.SCHEDULED, error=error, retry_at_ms=time.time_ns() // 1_000_000 + after_ms)
+
+    def _timeout_error(self) -> JobError:
+        seconds = self.lease.job.timeout_seconds or self.task.timeout_seconds
+        error = TimeoutError(f"It took longer than the {seconds:g} seconds it may take.")
+        return report_failure(error, self.lease.job, self.lease.payload, message=str(error))
+
+    def _outcome_of(self, state: State, **fields: Any) -> Outcome:
+        return Outcome(job_id=self.lease.job.id, token=self.lease.token, state=state, **fields)
+
+    def _averages(self) -> tuple[Average, ...]:
+        estimate, tier = self._settings.estimate, self.lease.job.tier
+        weight = estimate.newest_weight
+        averages = (Average(name=duration_of_task(self.task.name), first=estimate.first_guess_secs, weight=weight),)
+        if tier is None:
+            return averages
+        first = (
+            self._settings.tiers[tier].first_guess_secs if tier in self._settings.tiers else estimate.first_guess_secs
+        )
+        return (*averages, Average(name=duration_of_tier(tier), first=first, weight=weight))
+
+    def _question(self) -> str:
+        """What a person is asked: the next batch of the tier, as far as the hard cap allows it."""
+        job = self.lease.job
+        tier = None if job.tier is None else self._settings.tiers.get(job.tier)
+        if tier is None or job.iterations_granted is None or job.iterations_max is None:
+            return "Continue?"
+        batch = min(tier.iterations, job.iterations_max - job.iterations_granted)
+        return f"Continue for {counted(batch, 'more iteration')}"
+
+    # --- to the store -----------------------------------------------------------------------------------------
+
+    async def _report(self, advance: Advance) -> None:
+        check_advance(advance)  # here, because it is sent together with those of other jobs
+        self.reported = True
+        self._heed(await self._send_advance(advance))
+
+    async def _extend(self, milliseconds: int) -> datetime:
+        (held,) = await self._send_renewals(
+            [Renewal(holder=self.lease.job.id, token=self.lease.token, extend_ms=milliseconds)]
+        )
+        self._heed(held)
+        assert held.expires_at is not None
+        return held.expires_at
+
+    def _heed(self, held: Held) -> None:
+        if held.lost:
+            self.context.lost = True
+            raise LeaseLost(held.holder, held.token)
+        if held.cancel_wanted:
+            self.interrupt(Interruption.CANCELLED)
+
+    def _name(self) -> tuple[str, str]:
+        return self.task.name, self.lease.job.id
+
+
+def _encoded(result: Any, settings: Settings) -> bytes | None:
+    if result is None:
+        return None
+    try:
+        encoded = (
+            result.model_dump_json().encode() if hasattr(result, "model_dump_json") else msgspec.json.encode(result)
+        )
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise UnusableResult(f"The result is not JSON: {error}; return values that JSON can hold.") from error
+    if len(encoded) > settings.queue.max_payload_bytes:
+        raise UnusableResult(
+            f"The result is {len(encoded)} bytes of JSON; at most {settings.queue.max_payload_bytes} are allowed."
+        )
+    return encoded

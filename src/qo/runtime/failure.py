@@ -1,0 +1,88 @@
+"""What is told of a failure: a friendly sentence and a redacted detail to users, everything to the log."""
+
+from __future__ import annotations
+
+import logging
+import os
+import traceback
+from functools import lru_cache
+
+import msgspec
+
+from qo.job import Job, JobError
+from qo.policy.redact import redact, secret_values
+from qo.runtime.ids import new_debug_id
+
+log = logging.getLogger("qo.worker")
+
+DETAIL_CHARACTERS = 2_000
+MESSAGE_CHARACTERS = 500
+LOGGED_CHARACTERS = 64_000
+CAUSES_SHOWN = 5
+
+
+def report_failure(error: BaseException, job: Job, payload: bytes, *, message: str | None = None) -> JobError:
+    """Log everything under a new debug id, and answer with what a user may see.
+
+    `message` is a sentence meant for the user; without one they read that something went wrong.
+    """
+    debug_id = new_debug_id()
+    log.error("%s %s failed (debug_id %s)\n%s", job.task, job.id, debug_id, _cut(_full_text(error), LOGGED_CHARACTERS))
+    secrets = _secrets_of_environment() | _secrets_of_payload(payload)
+    shown = message or f"Something went wrong while {job.task} was running."
+    return JobError(
+        message=redact(_storable(_cut(shown, MESSAGE_CHARACTERS)), secrets=secrets),
+        detail=redact(_storable(_cut(_chain(error), DETAIL_CHARACTERS)), secrets=secrets),
+        debug_id=debug_id,
+    )
+
+
+def _chain(error: BaseException) -> str:
+    """The error and what led to it, each as type and text: no frames, no locals, no source."""
+    lines: list[str] = []
+    pending = [error]
+    while pending and len(lines) < CAUSES_SHOWN:
+        current = pending.pop(0)
+        lines.append(f"{type(current).__name__}: {_cut(_text(current), DETAIL_CHARACTERS)}")
+        if isinstance(current, BaseExceptionGroup):
+            pending += current.exceptions[:CAUSES_SHOWN]
+        cause = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
+        if cause is not None:
+            pending.append(cause)
+    return "\n".join(lines)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # The handler's own class failed to describe itself; its type is all that can be told.
+        return "(its text cannot be read)"
+
+
+def _full_text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception(error))
+    except Exception:
+        return f"{type(error).__name__}: {_text(error)} (its traceback cannot be read)"
+
+
+def _cut(text: str, characters: int) -> str:
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]} … ({len(text) - characters} characters left out) … {text[-half:]}"
+
+
+def _storable(text: str) -> str:
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
+
+
+@lru_cache(maxsize=1)
+def _secrets_of_environment() -> frozenset[str]:
+    return secret_values(dict(os.environ))
+
+
+def _secrets_of_payload(payload: bytes) -> frozenset[str]:
+    data = msgspec.json.decode(payload)
+    return secret_values(data) if isinstance(data, dict) else secret_values({"data": data})

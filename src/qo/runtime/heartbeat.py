@@ -1,0 +1,138 @@
+"""Keeps the leases of a worker alive, and tells handlers that theirs is lost or to be cancelled.
+
+It runs in a thread with an event loop of its own, so that a handler which blocks the worker's loop keeps its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+
+from qo.errors import QoError
+from qo.event import CANCEL_WANTED, LEASE_LOST
+from qo.runtime.execution import Execution, Interruption
+from qo.store.base import Store
+from qo.store.values import Registration, Renewal
+
+log = logging.getLogger("qo.worker")
+
+BEATS_PER_LIFE = 3
+LOOK_AGAIN_SECONDS = 0.2
+"""a busy feed is looked at this often, which keeps the promise of a second at little cost"""
+TRY_AGAIN_SECONDS = 1.0
+WAIT_SECONDS = 30.0
+
+
+class Heartbeat:
+    """`hold` and `let_go` are called by the worker's event loop, everything else happens in the thread."""
+
+    def __init__(self, store: Store, registration: Registration, *, lease_ms: int, renewals_per_lease: int) -> None:
+        self._store = store
+        self._registration = registration
+        self._lease_ms = lease_ms
+        self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
+        self._worker_loop = asyncio.get_running_loop()
+        self._held: dict[str, Execution] = {}
+        self._lock = threading.Lock()
+        self._beating = asyncio.new_event_loop()
+        self._stopped = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="qo-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        self._beating.call_soon_threadsafe(self._stopped.set)
+        await asyncio.to_thread(self._thread.join)
+
+    def hold(self, execution: Execution) -> None:
+        with self._lock:
+            self._held[execution.lease.token] = execution
+
+    def let_go(self, execution: Execution) -> None:
+        with self._lock:
+            self._held.pop(execution.lease.token, None)
+
+    # --- in the thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._beating)
+        try:
+            self._beating.run_until_complete(self._beat_and_listen())
+        finally:
+            self._beating.close()
+
+    async def _beat_and_listen(self) -> None:
+        tasks = [asyncio.create_task(self._beat_on()), asyncio.create_task(self._listen_on())]
+        await self._stopped.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _beat_on(self) -> None:
+        last_beat = time.monotonic()
+        while True:
+            await asyncio.sleep(self._every_seconds)
+            try:
+                if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
+                    # Asleep or cut off for so long, the worker may have been forgotten.
+                    await self._store.register(self._registration)
+                await self.beat()
+                last_beat = time.monotonic()
+            except QoError as error:
+                log.warning("leases cannot be renewed for now, trying again: %s", error)
+                await asyncio.sleep(min(TRY_AGAIN_SECONDS, self._every_seconds))
+
+    async def beat(self) -> None:
+        with self._lock:
+            held = dict(self._held)
+        renewals = [
+            Renewal(holder=execution.lease.job.id, token=token, lease_ms=self._lease_ms)
+            for token, execution in held.items()
+        ]
+        for answer in await self._store.renew(renewals, worker=self._registration.name):
+            if answer.lost:
+                self._interrupt(held[answer.token], Interruption.LOST)
+            elif answer.cancel_wanted:
+                self._interrupt(held[answer.token], Interruption.CANCELLED)
+
+    async def _listen_on(self) -> None:
+        cursor: int | None = None
+        while True:
+            try:
+                cursor = await self._listen(cursor)
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            except QoError as error:
+                log.warning("cancellations cannot be heard for now, trying again: %s", error)
+                await asyncio.sleep(TRY_AGAIN_SECONDS)
+
+    async def _listen(self, cursor: int | None) -> int:
+        if cursor is None:
+            return await self._store.newest_event()
+        await self._store.wait_for_events(cursor, timeout_seconds=WAIT_SECONDS)
+        feed = await self._store.events(cursor, kinds=(CANCEL_WANTED, LEASE_LOST))
+        if feed.reset:
+            await self.beat()  # what was told meanwhile is gone; asking each lease tells it too
+        with self._lock:
+            held = {execution.lease.job.id: execution for execution in self._held.values()}
+        for event in feed.events:
+            execution = held.get(event.subject)
+            if execution is not None:
+                self._heed(execution, event.kind, event.detail.get("token"))
+        return feed.cursor
+
+    def _heed(self, execution: Execution, kind: str, token: str | None) -> None:
+        if kind == CANCEL_WANTED:
+            self._interrupt(execution, Interruption.CANCELLED)
+        elif token == execution.lease.token:  # an earlier lease on the same job is no longer ours to lose
+            self._interrupt(execution, Interruption.LOST)
+
+    def _interrupt(self, execution: Execution, reason: Interruption) -> None:
+        # The flags first: a function in a thread sees them even while the worker's loop is blocked.
+        execution.flag(reason)
+        try:
+            self._worker_loop.call_soon_threadsafe(execution.interrupt, reason)
+        except RuntimeError:
+            pass  # the worker's loop has been closed, and its executions with it

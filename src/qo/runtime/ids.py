@@ -1,0 +1,25 @@
+"""Ids that clients make, so that sending something twice has one effect."""
+
+from __future__ import annotations
+
+import secrets
+import time
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O or U to misread
+RANDOM_BITS = 80
+CHARACTERS = 26
+DEBUG_ID_CHARACTERS = 10
+
+
+def new_id() -> str:
+    """A ULID: 48 bits of milliseconds, then 80 random ones, so that ids sort by the time they were made."""
+    return _encode(time.time_ns() // 1_000_000 << RANDOM_BITS | secrets.randbits(RANDOM_BITS), CHARACTERS)
+
+
+def new_debug_id() -> str:
+    """Short enough to be read out to somebody who looks for it in the log."""
+    return _encode(secrets.randbits(5 * DEBUG_ID_CHARACTERS), DEBUG_ID_CHARACTERS)
+
+
+def _encode(number: int, characters: int) -> str:
+    return "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(characters)))

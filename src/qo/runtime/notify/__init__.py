@@ -1,0 +1,1 @@
+"""How a notice reaches people. The front door is `qo.runtime.notifier`."""

@@ -1,0 +1,491 @@
+"""Queue: the front door. It turns what callers say into what the store needs, and back."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, overload
+
+import msgspec
+
+from qo.errors import PhaseTaken, QueueFull, SubmitRefused, Timeout
+from qo.event import AuditEntry, Event
+from qo.job import ENDED, Estimate, Job, New, Usage, moment
+from qo.policy.admission import admission, find_tier, retry_after
+from qo.policy.days import day_of, midnight
+from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
+from qo.policy.groups import GLOBAL
+from qo.policy.ordering import parse_priority
+from qo.policy.why import Blocked, Facts, Holder, Why, explain
+from qo.policy.words import position_message
+from qo.runtime.analytics import Analytics, analyse
+from qo.runtime.feed import Follower, Reset
+from qo.runtime.gathering import Gathering
+from qo.runtime.ids import new_id
+from qo.runtime.timing import within
+from qo.settings import Settings, Tier
+from qo.store.base import Store
+from qo.store.check import check_submission
+from qo.store.values import (
+    Accepted,
+    Blockers,
+    GroupStatus,
+    Limit,
+    LimitIgnored,
+    ParentStatus,
+    Refusal,
+    RefusalReason,
+    Source,
+    Standing,
+    Submission,
+    WorkerInfo,
+)
+
+log = logging.getLogger("qo.queue")
+
+PRESENT = "present"
+"""in the detail of the first event of a watch: it tells how things stand, not that they changed"""
+
+
+class Queue:
+    """A line of jobs and its limits, on one store. Made by `qo.connect`."""
+
+    def __init__(self, store: Store, settings: Settings, *, draw: Callable[[], float] = random.random) -> None:
+        self.store = store
+        self.settings = settings
+        self._draw = draw
+        self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit)
+        self._follower = Follower(store)
+        self._warned: set[LimitIgnored] = set()
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of the store. Closing twice is harmless."""
+        await self._follower.close()
+        await self.store.close()
+
+    # --- submitting -------------------------------------------------------------------------------------------
+
+    async def submit(
+        self,
+        task: str,
+        data: Any = None,
+        *,
+        id: str | None = None,
+        priority: int | str | None = None,
+        user: str | None = None,
+        project: str | None = None,
+        tier: str | None = None,
+        parent: str | None = None,
+        phase: int | None = None,
+        groups: Sequence[str] = (),
+        concurrency_group: str | None = None,
+        concurrency_limit: int | None = None,
+        unique: str | None = None,
+        delay: float | timedelta | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int | None = None,
+        timeout: float | timedelta | None = None,
+        by: str | None = None,
+    ) -> Job:
+        """Submit one job. It is durably accepted when this returns; a known `id` or `unique` key gives that job.
+
+        Raises a `SubmitRefused` that says what to do; then nothing was stored and nothing charged.
+        """
+        new = New(
+            task=task,
+            data=data,
+            id=id,
+            priority=priority,
+            user=user,
+            project=project,
+            tier=tier,
+            parent=parent,
+            phase=phase,
+            groups=tuple(groups),
+            concurrency_group=concurrency_group,
+            concurrency_limit=concurrency_limit,
+            unique=unique,
+            delay=delay,
+            run_at=run_at,
+            max_attempts=max_attempts,
+            timeout=timeout,
+            by=by,
+        )
+        submission = self._submission(new)
+        check_submission(submission)  # here, because it is sent together with those of other callers
+        return await self._job_or_refusal(new, await self._submitting.send(submission))
+
+    async def submit_many(self, jobs: Sequence[New]) -> list[Job | SubmitRefused]:
+        """Submit several, each admitted or refused on its own, in order: a refused one is answered by its error.
+
+        A job that is not even well-formed raises, and then none was submitted.
+        """
+        answers = await self.store.submit([self._submission(new) for new in jobs])
+        admitted: list[Job | SubmitRefused] = []
+        for new, answer in zip(jobs, answers, strict=True):
+            try:
+                admitted.append(await self._job_or_refusal(new, answer))
+            except SubmitRefused as refusal:
+                admitted.append(refusal)
+        return admitted
+
+    def _submission(self, new: New) -> Submission:
+        admitted = admission(new, self.settings, now_ms=_now_ms())
+        limits: tuple[Limit, ...] = ()
+        if admitted.limited_group is not None and new.concurrency_limit is not None:
+            limits = (Limit(group=admitted.limited_group, slots=new.concurrency_limit, source=Source.SUBMIT),)
+        return Submission(
+            id=new_id() if new.id is None else new.id,
+            task=new.task,
+            payload=admitted.payload,
+            priority=admitted.priority,
+            user=new.user,
+            project=new.project,
+            standing=None if new.tier is None else _standing(new.tier, find_tier(new.tier, self.settings.tiers)),
+            parent=new.parent,
+            phase=new.phase,
+            groups=admitted.groups,
+            limits=limits,
+            unique=new.unique,
+            run_at_ms=admitted.run_at_ms,
+            quota_jitter_ms=round(self._draw() * self.settings.queue.quota_jitter_secs * 1000),
+            cap=admitted.cap,
+            max_attempts=admitted.max_attempts,
+            timeout_ms=admitted.timeout_ms,
+            by=new.by,
+        )
+
+    async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Job:
+        if isinstance(answer, Accepted):
+            self.warn_of_ignored(answer.ignored)
+            return _for_people(answer.job)
+        if answer.reason is RefusalReason.PHASE_TAKEN:
+            assert new.parent is not None
+            assert new.phase is not None
+            assert answer.taken_by is not None
+            raise PhaseTaken(new.parent, new.phase, answer.taken_by)
+        wait = retry_after(
+            over=answer.waiting - answer.cap,
+            average_seconds=await self._average_duration(None, new.tier),
+            places=await self._active_places(),
+            step_seconds=self.settings.queue.retry_after_step_secs,
+        )
+        raise QueueFull(answer.waiting, answer.cap, wait)
+
+    def warn_of_ignored(self, ignored: Sequence[LimitIgnored]) -> None:
+        for each in ignored:
+            if each not in self._warned:
+                self._warned.add(each)
+                log.warning(
+                    "the limit %d of group %s wanted by a %s is not used: the %s set %d",
+                    each.wanted.slots,
+                    each.wanted.group,
+                    each.wanted.source.name.lower(),
+                    each.in_force.source.name.lower(),
+                    each.in_force.slots,
+                )
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    async def get(self, job_id: str) -> Job:
+        """A job as it is now. Raises `JobNotFound`."""
+        return _for_people(await self.store.job(job_id))
+
+    async def jobs(
+        self,
+        *,
+        status: str | None = None,
+        user: str | None = None,
+        task: str | None = None,
+        parent: str | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+    ) -> list[Job]:
+        """Jobs by status or state: those in line in their order, then the others by submission."""
+        found = await self.store.jobs(
+            status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
+        )
+        return [_for_people(job) for job in found]
+
+    async def parent(self, parent: str) -> ParentStatus:
+        """A parent, its priority and its phases. Raises `ParentNotFound`."""
+        return await self.store.parent(parent)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The live workers, by name."""
+        return list(await self.store.workers())
+
+    async def wait(self, job_id: str, timeout: float | None = None) -> Job:
+        """The job, once it has ended. Raises `Timeout` when it has not in so many seconds."""
+
+        async def until_ended() -> None:
+            async with aclosing(self.watch(job_id)) as events:
+                async for _ in events:
+                    pass
+
+        if not await within(timeout, until_ended()):
+            raise Timeout(f"Job {job_id!r} has not ended within {timeout} seconds; it goes on without you waiting.")
+        return await self.get(job_id)
+
+    async def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:
+        """What happens to a job, until it has ended.
+
+        Begins with an event that tells its present state (`present` in its detail); with `after`, the id of the
+        last event that was seen, it goes on behind that one instead. Nothing is missed in between.
+        """
+        # The cursor is older than the snapshot, so an event may tell what the snapshot already shows, but none
+        # can fall between them.
+        cursor = await self.store.newest_event() if after is None else after
+        job = await self.store.job(job_id)
+        if after is None:
+            yield _present(job, cursor)
+        if job.state in ENDED and (after is None or not await self._ended_after(job_id, after)):
+            return
+        async with aclosing(self._follower.follow(job_id, after=cursor)) as events:
+            async for event in events:
+                if isinstance(event, Reset):
+                    cursor = await self.store.newest_event()
+                    event = _present(await self.store.job(job_id), cursor)
+                yield event
+                if event.kind in ENDED:
+                    return
+
+    async def _ended_after(self, job_id: str, cursor: int) -> bool:
+        feed = await self.store.events(cursor, kinds=[state.value for state in ENDED], subjects=[job_id], limit=1)
+        return feed.reset or bool(feed.events)
+
+    async def why(self, job_id: str, *, for_user: str | None = None) -> Why:
+        """Why a job is not running. `for_user`: others' jobs that hold slots are counted, not named."""
+        blockers = await self.store.blockers(job_id)
+        return explain(await self._facts(blockers, for_user=for_user))
+
+    async def _facts(self, blockers: Blockers, *, for_user: str | None) -> Facts:
+        visible = set()
+        if for_user is not None:
+            visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
+        return Facts(
+            job=blockers.job,
+            ahead=blockers.ahead,
+            blocked_by=tuple(
+                Blocked(
+                    group=group.group,
+                    limit=group.limit,
+                    active=group.active,
+                    paused=group.paused,
+                    closed_until=group.closed_until,
+                )
+                for group in blockers.groups
+            ),
+            holders=tuple(
+                Holder(
+                    group=group.group,
+                    slot_id=slot.slot_id,
+                    holder=slot.holder if for_user is None or slot.holder in visible else None,
+                    since=moment(int(slot.token) // 1000),  # a token is the µs at which it was given
+                )
+                for group in blockers.groups
+                for slot in group.slots
+            ),
+            waits_for=blockers.waits_for,
+            waits_for_state=blockers.waits_for_state,
+            has_worker=blockers.has_worker,
+            now=datetime.now(UTC),
+        )
+
+    async def usage(self, user: str, tier: str | None = None) -> Usage:
+        """What a user has used today; `tier` for a user who has none yet."""
+        used = await self.store.usage(user)
+        quota = used.daily_quota
+        if quota is None and tier is not None:
+            quota = find_tier(tier, self.settings.tiers).jobs_per_day
+        return Usage(
+            jobs_used=used.used_today,
+            jobs_remaining=None if quota is None else max(0, quota - used.used_today),
+            iterations_used=0,
+            iterations_remaining=None,
+            daily_limit_resets_at=moment(midnight(day_of(_now_ms()) + 1)),
+        )
+
+    async def estimate(self, job_id: str) -> Estimate | None:
+        """When a job in line will probably start; None for one that is not."""
+        job = await self.store.job(job_id)
+        if job.position is None:
+            return None
+        return base_estimate(
+            position=job.position,
+            active_workers=await self._active_places(),
+            average_seconds=await self._average_duration(job.task, job.tier),
+            settings=self.settings.estimate,
+        )
+
+    async def _average_duration(self, task: str | None, tier: str | None) -> float:
+        """Of the task where it has run, else of the tier, else the first guess."""
+        names = [duration_of_task(task)] if task is not None else []
+        names += [duration_of_tier(tier)] if tier is not None else []
+        known = await self.store.averages(names)
+        for name in names:
+            if name in known:
+                return known[name].value
+        if tier is not None and tier in self.settings.tiers:
+            return self.settings.tiers[tier].first_guess_secs
+        return self.settings.estimate.first_guess_secs
+
+    async def _active_places(self) -> int:
+        places = sum(worker.places for worker in await self.store.workers())
+        limit = (await self.store.group(GLOBAL)).limit
+        return max(1, places if limit is None else min(places, limit))
+
+    async def analytics(self, *, minutes: int = 60) -> Analytics:
+        """The line, who works on it, and how it went in the last minutes."""
+        since = _now_ms() // 60_000 - minutes
+        return analyse(
+            waiting=await self.store.waiting_count(),
+            workers=await self.store.workers(),
+            series=await self.store.series(since_minute=since),
+            minutes=minutes,
+        )
+
+    async def audit(self, job_id: str | None = None, *, limit: int = 100) -> list[AuditEntry]:
+        """Who did what, newest first; of one job or group, or of everything."""
+        return list(await self.store.audit(subject=job_id, limit=limit))
+
+    # --- changes by people ------------------------------------------------------------------------------------
+
+    @overload
+    async def set_priority(self, job_id: str, priority: int | str, *, by: str | None = None) -> Job: ...
+    @overload
+    async def set_priority(
+        self, job_id: None = None, *, priority: int | str, parent: str, by: str | None = None
+    ) -> list[Job]: ...
+    async def set_priority(
+        self,
+        job_id: str | None = None,
+        priority: int | str = "normal",
+        *,
+        parent: str | None = None,
+        by: str | None = None,
+    ) -> Job | list[Job]:
+        """Change the priority of a waiting job, or of a parent and all its unfinished phases. The place is kept."""
+        changed = await self.store.set_priority(parse_priority(priority), job_id=job_id, parent=parent, by=by)
+        return _one_or_all(changed, of_parent=parent is not None)
+
+    async def move(
+        self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None
+    ) -> Job:
+        """Put a waiting job directly before or after another one, whose priority it takes on."""
+        return _for_people(await self.store.move(job_id, before=before, after=after, by=by))
+
+    @overload
+    async def cancel(self, job_id: str, *, message: str | None = None, by: str | None = None) -> Job: ...
+    @overload
+    async def cancel(
+        self, job_id: None = None, *, parent: str, message: str | None = None, by: str | None = None
+    ) -> list[Job]: ...
+    async def cancel(
+        self,
+        job_id: str | None = None,
+        *,
+        parent: str | None = None,
+        message: str | None = None,
+        by: str | None = None,
+    ) -> Job | list[Job]:
+        """Cancel a job, or all unfinished ones of a parent: at once when it waits, within a second when it runs."""
+        cancelled = await self.store.cancel(job_id=job_id, parent=parent, message=message, by=by)
+        return _one_or_all(cancelled, of_parent=parent is not None)
+
+    async def retry(self, job_id: str, *, by: str | None = None) -> Job:
+        """Put a failed job in line again, with all its attempts."""
+        return _for_people(await self.store.retry(job_id, by=by))
+
+    async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
+        """Let a job that asked for it go on for another batch of iterations."""
+        return _for_people(await self.store.confirm(job_id, by=by))
+
+    async def set_tier(self, user: str, tier: str, by: str | None = None) -> None:
+        """Give a user a tier; it counts at once for their waiting and deferred jobs."""
+        standing = _standing(tier, find_tier(tier, self.settings.tiers))
+        self.warn_of_ignored(await self.store.set_tier(user, standing, by=by))
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    async def pause(self, group: str, *, by: str | None = None) -> None:
+        """Nobody new starts in this group until it is resumed."""
+        await self.store.set_paused(group, True, by=by)
+
+    async def resume(self, group: str, *, by: str | None = None) -> None:
+        await self.store.set_paused(group, False, by=by)
+
+    async def set_limit(self, group: str, slots: int, by: str | None = None) -> None:
+        """Limit a group, as an operator: this wins over every other source."""
+        await self.store.set_limits([Limit(group=group, slots=slots, source=Source.OPERATOR)], by=by)
+
+    async def remove_limit(self, group: str, by: str | None = None) -> None:
+        """The group is unlimited until somebody limits it again."""
+        await self.store.remove_limit(group, by=by)
+
+    async def limit(self, group: str) -> GroupStatus:
+        """A group's limit, who holds its slots, and how many were put aside because of it."""
+        return await self.store.group(group)
+
+    async def limits(self) -> list[GroupStatus]:
+        """All groups that have a limit, a pause or holders, by name, without their slots."""
+        return list(await self.store.groups())
+
+    async def release_slot(self, group: str, slot_id: int, by: str | None = None, force: bool = False) -> str:
+        """Take a slot, and with it the whole lease, from its holder, and tell who it was.
+
+        A job goes back to its place with an attempt spent. Without `force` only a lease that has run out.
+        """
+        return await self.store.revoke(group, slot_id, force=force, by=by)
+
+    async def apply_configured_limits(self) -> None:
+        limits = self.settings.concurrency.limits
+        if limits:
+            configured = [
+                Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits.items()
+            ]
+            self.warn_of_ignored(await self.store.set_limits(configured))
+
+
+def _standing(name: str, tier: Tier) -> Standing:
+    return Standing(
+        tier=name,
+        boost=tier.boost,
+        user_limit=tier.per_user,
+        project_limit=tier.per_project,
+        daily_quota=tier.jobs_per_day,
+        iterations_batch=tier.iterations,
+        iterations_max=tier.max_iterations,
+    )
+
+
+def _for_people(job: Job) -> Job:
+    if job.position is None:
+        return job
+    return msgspec.structs.replace(job, position_message=position_message(job.position, job.position_original))
+
+
+def _one_or_all(jobs: Sequence[Job], *, of_parent: bool) -> Job | list[Job]:
+    return [_for_people(job) for job in jobs] if of_parent else _for_people(jobs[0])
+
+
+def _present(job: Job, cursor: int) -> Event:
+    detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
+    return Event(id=cursor, at=datetime.now(UTC), kind=job.state.value, subject=job.id, detail=detail)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,131 @@
+"""A task: a named handler, how its payload is read, and what its jobs may do."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from qo.errors import InvalidValue
+from qo.policy.admission import milliseconds
+
+Handler = Callable[..., Any]
+
+
+class PayloadMismatch(Exception):
+    """A payload does not have the type that the handler declares. Trying again cannot help."""
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    handler: Handler
+    is_async: bool
+    takes: int
+    """how many of (data, ctx) the handler wants"""
+    decode: Callable[[bytes], Any]
+    max_concurrent: int | None
+    groups: tuple[str, ...]
+    stages: tuple[str, ...]
+    timeout_seconds: float | None
+    max_attempts: int | None
+
+    def arguments(self, data: Any, context: Any) -> tuple[Any, ...]:
+        return (data, context)[: self.takes]
+
+
+def define_task(
+    handler: Handler,
+    *,
+    name: str | None,
+    max_concurrent: int | None,
+    groups: Sequence[str],
+    stages: Sequence[str],
+    timeout: float | timedelta | None,
+    max_attempts: int | None,
+) -> Task:
+    """Read off a function what its jobs need. Raises `InvalidValue` for one that cannot be a handler."""
+    chosen = name or str(getattr(handler, "__name__", type(handler).__name__))
+    parameters = _positional(handler, chosen)
+    return Task(
+        name=chosen,
+        handler=handler,
+        is_async=inspect.iscoroutinefunction(handler)
+        or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - an object with async __call__
+        takes=len(parameters),
+        decode=_decoder(handler, parameters[0] if parameters else None, chosen),
+        max_concurrent=max_concurrent,
+        groups=tuple(groups),
+        stages=_checked_stages(tuple(stages), chosen),
+        timeout_seconds=None if timeout is None else milliseconds("timeout", timeout) / 1000,
+        max_attempts=max_attempts,
+    )
+
+
+def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = list(inspect.signature(handler).parameters.values())
+    positional = [parameter for parameter in parameters if parameter.kind in kinds]
+    needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
+    if len(needed) > 2 or any(parameter.name in needed for parameter in parameters if parameter.kind not in kinds):
+        raise InvalidValue(
+            f"The handler of task {name!r} wants {', '.join(needed)}; a handler takes (data, ctx), (data) or nothing."
+        )
+    return positional[:2]
+
+
+def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:
+    if len(set(stages)) != len(stages) or not all(isinstance(stage, str) and stage for stage in stages):
+        raise InvalidValue(f"stages of task {name!r} are {stages!r}; name each once, as text that is not empty.")
+    return stages
+
+
+def _decoder(handler: Handler, parameter: inspect.Parameter | None, name: str) -> Callable[[bytes], Any]:
+    wanted = Any if parameter is None else _annotation(handler, parameter, name)
+    if hasattr(wanted, "model_validate_json"):
+        return _decoded_by(wanted.model_validate_json, name)
+    try:
+        decoder = msgspec.json.Decoder(wanted)
+    except TypeError as error:
+        raise InvalidValue(
+            f"The handler of task {name!r} declares its data as {wanted!r}, which JSON cannot be turned into "
+            f"({error}); use a msgspec Struct, a dataclass, a pydantic model, or built-in types."
+        ) from error
+    return _decoded_by(decoder.decode, name)
+
+
+def _annotation(handler: Handler, parameter: inspect.Parameter, name: str) -> Any:
+    if parameter.annotation is parameter.empty:
+        return Any
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    function = inspect.unwrap(handler)
+    closure = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    try:
+        # What `from __future__ import annotations` leaves of an annotation is its text.
+        return eval(parameter.annotation, getattr(function, "__globals__", {}), dict(closure))
+    except NameError as error:
+        raise InvalidValue(
+            f"The handler of task {name!r} declares its data as {parameter.annotation!r}, which cannot be found "
+            f"({error}); define that type at the top of its module."
+        ) from error
+
+
+def _decoded_by(decode: Callable[[bytes], Any], task: str) -> Callable[[bytes], Any]:
+    def decoded(payload: bytes) -> Any:
+        try:
+            return decode(payload)
+        except (msgspec.ValidationError, ValueError) as error:  # pydantic's is a ValueError
+            raise PayloadMismatch(f"The data does not fit task {task}: {_which_field(error)}.") from error
+
+    return decoded
+
+
+def _which_field(error: Exception) -> str:
+    details = getattr(error, "errors", None)
+    if details is None:
+        return str(error)
+    found = details(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'data'}: {each['msg']}" for each in found[:5])

@@ -1,0 +1,96 @@
+"""What every worker does in passing so that nothing depends on an extra process.
+
+Each step is bounded and safe at any time, however many workers do it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from qo.errors import QoError
+from qo.job import JobError
+from qo.runtime.notifier import Notice, Notifier
+from qo.runtime.queue import Queue
+from qo.store.values import Portion, Reminder
+
+log = logging.getLogger("qo.upkeep")
+
+EVERY_SECONDS = 30.0
+CATCH_UP_EVERY_SECONDS = 1.0
+KEEP_EVENTS = 100_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+class Upkeep:
+    """`run` goes on until it is cancelled."""
+
+    def __init__(self, queue: Queue, *, lease_ms: int, notifier: Notifier) -> None:
+        self._store = queue.store
+        self._settings = queue.settings
+        self._lease_ms = lease_ms
+        self._notifier = notifier
+
+    async def run(self) -> None:
+        await asyncio.gather(
+            self._repeat(self.catch_up, CATCH_UP_EVERY_SECONDS), self._repeat(self.tend, EVERY_SECONDS)
+        )
+
+    async def _repeat(self, step: Callable[[], Awaitable[None]], every_seconds: float) -> None:
+        while True:
+            # Drawn anew each time, so that workers which started together do not come together.
+            await asyncio.sleep(every_seconds * random.uniform(0.5, 1.5))
+            try:
+                await step()
+            except QoError as error:
+                log.warning("upkeep could not be done, trying again: %s", error)
+
+    async def catch_up(self) -> None:
+        """Recover leases that ran out and let due jobs join. A claim does it too, but a full worker claims nothing."""
+        await _to_the_end(lambda: self._store.catch_up(lease_ms=self._lease_ms))
+
+    async def tend(self) -> None:
+        """Aging, confirmations, reminders and retention."""
+        queue, confirmation = self._settings.queue, self._settings.confirmation
+        if queue.aging_period_secs:
+            await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
+        hours = confirmation.expires_after_hours
+        error = JobError(message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to go on.")
+        await _to_the_end(lambda: self._store.fail_unconfirmed(after_ms=round(hours * HOUR_MS), error=error))
+        await self.remind()
+        await _to_the_end(
+            lambda: self._store.forget(
+                keep_ms=round(queue.retention_days_sql * DAY_MS),
+                keep_jobs=queue.retention_jobs,
+                keep_events=KEEP_EVENTS,
+            )
+        )
+
+    async def remind(self) -> None:
+        """Send what is due. A reminder is taken before it is sent: rather none than one from every worker."""
+        ages = [round(hours * HOUR_MS) for hours in self._settings.confirmation.reminders_after_hours]
+        while reminders := await self._store.take_reminders(ages_ms=ages):
+            for reminder in reminders:
+                await self._notifier.send(await self._notice(reminder))
+
+    async def _notice(self, reminder: Reminder) -> Notice:
+        job = await self._store.job(reminder.job_id)
+        hours = self._settings.confirmation.reminders_after_hours[reminder.number - 1]
+        return Notice(
+            kind="confirmation_reminder",
+            job_id=job.id,
+            task=job.task,
+            user=job.user,
+            message=f"{job.task} has waited {hours:g} hours for a confirmation. {job.message or ''}".strip(),
+            at=reminder.confirmation_required_at,
+            detail={"number": reminder.number},
+        )
+
+
+async def _to_the_end(step: Callable[[], Awaitable[Portion]]) -> None:
+    more = True
+    while more:
+        more = (await step()).more

@@ -1,0 +1,355 @@
+"""Worker: takes jobs from the line, runs them, gives them back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, overload
+
+from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
+from qo.policy.words import span
+from qo.runtime.cron import CronEntry, define_entry, fire
+from qo.runtime.execution import Execution, Interruption
+from qo.runtime.gathering import Gathering
+from qo.runtime.heartbeat import Heartbeat
+from qo.runtime.ids import new_id
+from qo.runtime.notifier import Notifier
+from qo.runtime.queue import Queue
+from qo.runtime.signals import heeding_signals
+from qo.runtime.task import Handler, Task, define_task
+from qo.runtime.upkeep import Upkeep
+from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, TaskOptions
+
+log = logging.getLogger("qo.worker")
+
+H = TypeVar("H", bound=Handler)
+CLAIM_AT_MOST = 50
+FINISH_AT_MOST = 200
+WAIT_SECONDS = 30.0
+TRY_AGAIN_SECONDS = 1.0
+LIFETIME_MS = 30_000
+STOP_PATIENCE_SECONDS = 1.0
+"""for handlers that were told to stop because the worker does"""
+HAND_BACK_SECONDS = 10.0
+"""how long a stopping worker tries to tell the store"""
+
+
+class Worker:
+    """Runs jobs of the tasks registered on it, at most `concurrency` at once."""
+
+    def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        chosen = queue.settings.worker.concurrency if concurrency is None else concurrency
+        if not isinstance(chosen, int) or isinstance(chosen, bool) or chosen < 1:
+            raise InvalidValue(f"concurrency is {concurrency!r}; use a whole number of 1 or more.")
+        self.queue = queue
+        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{new_id()[-4:]}"
+        self.concurrency = chosen
+        self._store = queue.store
+        self._tasks: dict[str, Task] = {}
+        self._cron: dict[str, CronEntry] = {}
+        self._running: dict[str, Execution] = {}
+        self._outcomes: list[Outcome] = []
+        self._unreported: list[Execution] = []
+        """started by this worker, and the store has not been told that they run"""
+        self._claim_id = new_id()
+        self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
+        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
+        self._changed = asyncio.Event()
+        self._stopping = False
+        self._stopping_now = False
+        self._heartbeat: Heartbeat | None = None
+
+    # --- what it does -----------------------------------------------------------------------------------------
+
+    @overload
+    def task(self, name: H) -> H: ...
+    @overload
+    def task(
+        self,
+        name: str | None = None,
+        *,
+        max_concurrent: int | None = None,
+        groups: Sequence[str] = (),
+        stages: Sequence[str] = (),
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
+    ) -> Callable[[H], H]: ...
+    def task(
+        self,
+        name: str | H | None = None,
+        *,
+        max_concurrent: int | None = None,
+        groups: Sequence[str] = (),
+        stages: Sequence[str] = (),
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
+    ) -> H | Callable[[H], H]:
+        """Register a handler under a name, or under its own: `@worker.task("build")` or `@worker.task`."""
+
+        def register(handler: H) -> H:
+            task = define_task(
+                handler,
+                name=name if isinstance(name, str) else None,
+                max_concurrent=max_concurrent,
+                groups=groups,
+                stages=stages,
+                timeout=timeout,
+                max_attempts=max_attempts,
+            )
+            if task.name in self._tasks:
+                raise InvalidValue(
+                    f"Worker {self.name!r} already has a task {task.name!r}; give this one another name."
+                )
+            self._tasks[task.name] = task
+            return handler
+
+        return register(name) if callable(name) else register
+
+    def cron(self, expression: str, task: str, data: Any = None, *, name: str | None = None) -> None:
+        """Submit a job of this task at every tick (UTC), once however many workers say so.
+
+        Entries of one task that are to fire apart need names of their own.
+        """
+        entry = define_entry(expression, task, data, name=name)
+        if entry.name in self._cron:
+            raise InvalidValue(f"Worker {self.name!r} already has a cron entry {entry.name!r}; give this one a name=.")
+        self._cron[entry.name] = entry
+
+    async def run(self) -> None:
+        """Work until stopped, by `stop()` or by SIGTERM or SIGINT."""
+        await self._work(until_idle=False)
+
+    async def run_until_idle(self) -> None:
+        """Run what can run now, and what that makes runnable, then return."""
+        await self._work(until_idle=True)
+
+    def stop(self) -> None:
+        """Claim nothing more; running handlers get the grace period, then go back in line. Call it in the loop."""
+        self._stopping = True
+        self._changed.set()
+
+    def stop_now(self) -> None:
+        """The same without the grace period."""
+        self._stopping_now = True
+        self.stop()
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    async def _work(self, *, until_idle: bool) -> None:
+        with heeding_signals(self):
+            async with self._alive():
+                while not self._stopping:
+                    started = await self._exchange()
+                    if until_idle and not (started or self._running or self._outcomes):
+                        return
+                    if not started:
+                        await self._something_to_do()
+
+    async def _exchange(self) -> bool:
+        """One round trip with the store; whether it started something."""
+        exchange = asyncio.ensure_future(self._give_and_take())
+        try:
+            return await asyncio.shield(exchange)
+        except asyncio.CancelledError:
+            await exchange  # jobs that were given to this worker must not be forgotten
+            raise
+
+    async def _give_and_take(self) -> bool:
+        """Give back what has ended, tell what runs, take what there is room for."""
+        outcomes, self._outcomes = self._outcomes[:FINISH_AT_MOST], self._outcomes[FINISH_AT_MOST:]
+        self._changed.clear()
+        finished, _, claimed = answers = await asyncio.gather(
+            self._finish(outcomes), self._tell_what_runs(), self._claim(), return_exceptions=True
+        )
+        if isinstance(finished, StoreUnavailable):
+            self._outcomes = outcomes + self._outcomes  # finishing twice with one token is answered as done
+        if isinstance(claimed, Claimed):
+            for lease in claimed.leases:
+                self._start(lease)
+        for error in answers:
+            if isinstance(error, StoreUnavailable):
+                log.warning("the store cannot be reached, trying again: %s", error)
+                await asyncio.sleep(TRY_AGAIN_SECONDS)
+                return False
+            if isinstance(error, BaseException):
+                raise error
+        return isinstance(claimed, Claimed) and (bool(claimed.leases) or claimed.more)
+
+    async def _something_to_do(self) -> None:
+        """Sleep until a handler has ended, somebody wants this worker to stop, or there is work for a free place."""
+        if self._changed.is_set() or self._outcomes or self._has_news():
+            return
+        changed = asyncio.ensure_future(self._changed.wait())
+        waits: list[asyncio.Future[Any]] = [changed]
+        if self._free_places():
+            waits.append(asyncio.ensure_future(self._wait_for_work()))
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _wait_for_work(self) -> None:
+        try:
+            await self._store.wait_for_work(worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS)
+        except StoreUnavailable:
+            await asyncio.sleep(TRY_AGAIN_SECONDS)  # the exchange that follows tells of it
+
+    # --- to and from the store --------------------------------------------------------------------------------
+
+    async def _finish(self, outcomes: list[Outcome]) -> None:
+        if not outcomes:
+            return
+        for answer in await self._store.finish(outcomes):
+            if answer.lost:
+                log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
+
+    async def _tell_what_runs(self) -> None:
+        """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
+        begun = [execution for execution in self._unreported if execution.has_news()]
+        self._unreported = [execution for execution in self._unreported if not (execution.begun or execution.has_ended)]
+        if begun:
+            for held in await self._store.advance(
+                [Advance(job_id=execution.lease.job.id, token=execution.lease.token) for execution in begun]
+            ):
+                execution = self._running.get(held.token)
+                if execution is not None and (held.lost or held.cancel_wanted):
+                    execution.interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
+
+    async def _claim(self) -> Claimed:
+        places = min(self._free_places(), CLAIM_AT_MOST)
+        if not places or not self._tasks:
+            return Claimed()
+        claimed = await self._store.claim(
+            worker=self.name,
+            tasks=list(self._tasks),
+            places=places,
+            lease_ms=self._lease_ms,
+            claim_id=self._claim_id,
+        )
+        self._claim_id = new_id()  # only now: a claim whose answer was lost is repeated under the same id
+        return claimed
+
+    def _free_places(self) -> int:
+        return 0 if self._stopping else self.concurrency - len(self._running)
+
+    def _has_news(self) -> bool:
+        return any(execution.has_news() for execution in self._unreported)
+
+    # --- jobs -------------------------------------------------------------------------------------------------
+
+    def _start(self, lease: Lease) -> None:
+        if log.isEnabledFor(logging.INFO):
+            _log_start(lease)
+        execution = Execution(
+            lease,
+            self._tasks[lease.job.task],
+            self.queue.settings,
+            advance=self._advancing.send,
+            renew=self._store.renew,
+            ended=self._ended,
+        )
+        self._running[lease.token] = execution
+        self._unreported.append(execution)
+        if self._heartbeat is not None:
+            self._heartbeat.hold(execution)
+
+    def _ended(self, execution: Execution, outcome: Outcome | None) -> None:
+        del self._running[execution.lease.token]
+        if self._heartbeat is not None:
+            self._heartbeat.let_go(execution)
+        if outcome is not None:
+            self._outcomes.append(outcome)
+            log.info("%s %s: %s", execution.task.name, execution.lease.job.id, outcome.state.value)
+        else:
+            log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
+        self._changed.set()
+
+    # --- coming and going -------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _alive(self) -> AsyncIterator[None]:
+        """Registered, with heartbeat, upkeep and cron; at the end drained."""
+        self._stopping = self._stopping_now = False
+        concurrency = self.queue.settings.concurrency
+        notifier = Notifier(self.queue.settings.notify)
+        self.queue.warn_of_ignored(await self._store.register(self._registration()))
+        self._heartbeat = Heartbeat(
+            self._store,
+            self._registration(),
+            lease_ms=self._lease_ms,
+            renewals_per_lease=concurrency.renewals_per_lease,
+        )
+        self._heartbeat.start()
+        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=notifier)
+        background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
+        background += [asyncio.create_task(fire(entry, self.queue)) for entry in self._cron.values()]
+        log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
+        try:
+            yield
+        except asyncio.CancelledError:
+            self.stop_now()
+            raise
+        finally:
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+            await self._drain()
+            await self._heartbeat.stop()
+            await self._store.register(self._registration(gone=True))
+            log.info("worker %s is gone", self.name)
+
+    async def _drain(self) -> None:
+        """Let what runs end within the grace period, then hand the rest back to its place."""
+        self._stopping = True
+        loop = asyncio.get_running_loop()
+        end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
+        while self._running and not self._stopping_now:
+            await self._exchange()
+            await self._something_to_do()
+        end_of_grace.cancel()
+        for execution in tuple(self._running.values()):
+            execution.interrupt(Interruption.STOPPED, patience_seconds=STOP_PATIENCE_SECONDS)
+        give_up_at = loop.time() + HAND_BACK_SECONDS
+        while (self._running or self._outcomes) and loop.time() < give_up_at:
+            await self._exchange()
+            await self._something_to_do()
+        if self._outcomes:
+            log.error(
+                "%d outcomes could not be stored; those jobs run again when their leases end", len(self._outcomes)
+            )
+
+    def _registration(self, *, gone: bool = False) -> Registration:
+        tasks = tuple(
+            TaskOptions(name=task.name, groups=task.groups, limit=task.max_concurrent) for task in self._tasks.values()
+        )
+        return Registration(
+            name=self.name,
+            tasks=() if gone else tasks,
+            places=self.concurrency,
+            lifetime_ms=LIFETIME_MS,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+
+
+def _log_start(lease: Lease) -> None:
+    job = lease.job
+    waited = (
+        span((job.started_at - job.joined_at).total_seconds()) if job.started_at and job.joined_at else "not at all"
+    )
+    slots = " ".join(f"{group}#{number}" for group, number in lease.slots.items())
+    log.info(
+        "starting %s %s (priority %d, waited %s%s)",
+        job.task,
+        job.id,
+        job.priority,
+        waited,
+        f", slots {slots}" if slots else "",
+    )
