@@ -27,6 +27,7 @@ from qo.errors import (
 )
 
 if TYPE_CHECKING:
+    from qo import sync
     from qo.event import Event
     from qo.job import Job, JobError, New, State
     from qo.runtime.connecting import connect
@@ -87,14 +88,17 @@ __all__ = [
     "Worker",
     "__version__",
     "connect",
+    "sync",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'qo' has no attribute {name!r}")
     import importlib
 
+    if name == "sync":
+        return importlib.import_module("qo.sync")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'qo' has no attribute {name!r}")
     module, attribute = _LAZY[name]
     value = globals()[name] = getattr(importlib.import_module(module), attribute)
     return value

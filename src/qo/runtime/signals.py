@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from types import FrameType
+from typing import Any, Protocol
 
 log = logging.getLogger("qo.worker")
 
@@ -16,13 +16,47 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stoppable(Protocol):
+    """Both may be called from any thread."""
+
     def stop(self) -> None: ...
     def stop_now(self) -> None: ...
 
 
-_workers: list[Stoppable] = []
-"""all that run in the main thread's event loop; a signal is for every one of them"""
-_signals_seen = 0
+class _Signals:
+    """A signal is for every worker that runs in this process; the handlers of before come back with the last."""
+
+    def __init__(self) -> None:
+        self.workers: list[Stoppable] = []
+        self._before: dict[signal.Signals, Any] = {}
+        self._seen = 0
+
+    def add(self, worker: Stoppable) -> None:
+        if not self.workers:
+            self._seen = 0
+            self._before = {number: signal.signal(number, self._heed) for number in STOPPING}
+        self.workers.append(worker)
+
+    def remove(self, worker: Stoppable) -> None:
+        self.workers.remove(worker)
+        if not self.workers:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+
+    def _heed(self, number: int, frame: FrameType | None) -> None:
+        self._seen += 1
+        name = signal.Signals(number).name
+        if self._seen == 1:
+            log.warning("%s: stopping when what runs has ended; a second signal stops at once", name)
+        else:
+            log.warning("%s again: stopping at once, what runs goes back in line", name)
+        for worker in tuple(self.workers):
+            if self._seen == 1:
+                worker.stop()
+            else:
+                worker.stop_now()
+
+
+_signals = _Signals()
 
 
 @contextmanager
@@ -31,32 +65,8 @@ def heeding_signals(worker: Stoppable) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    global _signals_seen
-    loop = asyncio.get_running_loop()
-    if not _workers:
-        _signals_seen = 0
-        for number in STOPPING:
-            loop.add_signal_handler(number, _heed, number)
-    _workers.append(worker)
+    _signals.add(worker)
     try:
         yield
     finally:
-        _workers.remove(worker)
-        if not _workers:
-            for number in STOPPING:
-                loop.remove_signal_handler(number)
-
-
-def _heed(number: int) -> None:
-    global _signals_seen
-    _signals_seen += 1
-    name = signal.Signals(number).name
-    if _signals_seen == 1:
-        log.warning("%s: stopping after what runs has ended; a second signal stops at once", name)
-    else:
-        log.warning("%s again: stopping at once, what runs goes back in line", name)
-    for worker in tuple(_workers):
-        if _signals_seen == 1:
-            worker.stop()
-        else:
-            worker.stop_now()
+        _signals.remove(worker)

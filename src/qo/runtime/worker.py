@@ -63,6 +63,7 @@ class Worker:
         self._stopping = False
         self._stopping_now = False
         self._heartbeat: Heartbeat | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- what it does -----------------------------------------------------------------------------------------
 
@@ -129,14 +130,18 @@ class Worker:
         await self._work(until_idle=True)
 
     def stop(self) -> None:
-        """Claim nothing more; running handlers get the grace period, then go back in line. Call it in the loop."""
+        """Claim nothing more; running handlers get the grace period, then go back in line. From any thread."""
         self._stopping = True
-        self._changed.set()
+        self._wake()
 
     def stop_now(self) -> None:
         """The same without the grace period."""
         self._stopping_now = True
         self.stop()
+
+    def _wake(self) -> None:
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._changed.set)
 
     # --- the loop ---------------------------------------------------------------------------------------------
 
@@ -276,7 +281,7 @@ class Worker:
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
         """Registered, with heartbeat, upkeep and cron; at the end drained."""
-        self._stopping = self._stopping_now = False
+        self._loop = asyncio.get_running_loop()
         concurrency = self.queue.settings.concurrency
         notifier = Notifier(self.queue.settings.notify)
         self.queue.warn_of_ignored(await self._store.register(self._registration()))
@@ -303,6 +308,8 @@ class Worker:
             await self._drain()
             await self._heartbeat.stop()
             await self._store.register(self._registration(gone=True))
+            self._loop = None
+            self._stopping = self._stopping_now = False
             log.info("worker %s is gone", self.name)
 
     async def _drain(self) -> None:

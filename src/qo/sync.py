@@ -1,0 +1,181 @@
+"""The same names for synchronous programs: Django, Flask, scripts.
+
+Everything happens in one background event loop a queue; each call waits there for its answer.
+
+    queue = qo.sync.connect("sqlite:///qo.db")
+    job = queue.submit("send_email", {"to": "ada"})
+    queue.wait(job.id)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from qo.event import Event
+from qo.runtime import connecting, queue, worker
+from qo.runtime.signals import heeding_signals
+from qo.settings import Settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="qo-sync", daemon=True)
+        self._thread.start()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def is_open(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+
+class _Blocking(Generic[P, R]):
+    """A method of the asynchronous class, waited for: one line a method, and types stay."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Awaitable[R]]) -> None:
+        self._method = method
+        functools.update_wrapper(self, method)  # type: ignore[arg-type]  # for help() and editors
+
+    def __get__(self, instance: Any, owner: type) -> Callable[P, R]:
+        if instance is None:
+            return self._method  # type: ignore[return-value]  # looked up on the class: documentation only
+
+        @functools.wraps(self._method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            async def work() -> R:
+                return await self._method(instance.asynchronous, *args, **kwargs)
+
+            return instance.loop.wait(work())  # type: ignore[no-any-return]
+
+        return call
+
+
+class Queue:
+    """`qo.Queue`, blocking. Safe to use from several threads. Made by `qo.sync.connect`."""
+
+    def __init__(self, asynchronous: queue.Queue, loop: _Loop) -> None:
+        self.asynchronous = asynchronous
+        self.loop = loop
+
+    @property
+    def settings(self) -> Settings:
+        return self.asynchronous.settings
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store and end the background thread. Closing twice is harmless."""
+        if self.loop.is_open():
+            self.loop.wait(self.asynchronous.close())
+            self.loop.close()
+
+    submit = _Blocking(queue.Queue.submit)
+    submit_many = _Blocking(queue.Queue.submit_many)
+    get = _Blocking(queue.Queue.get)
+    jobs = _Blocking(queue.Queue.jobs)
+    parent = _Blocking(queue.Queue.parent)
+    workers = _Blocking(queue.Queue.workers)
+    wait = _Blocking(queue.Queue.wait)
+    why = _Blocking(queue.Queue.why)
+    set_priority = _Blocking(queue.Queue.set_priority)
+    move = _Blocking(queue.Queue.move)
+    cancel = _Blocking(queue.Queue.cancel)
+    retry = _Blocking(queue.Queue.retry)
+    confirm = _Blocking(queue.Queue.confirm)
+    set_tier = _Blocking(queue.Queue.set_tier)
+    pause = _Blocking(queue.Queue.pause)
+    resume = _Blocking(queue.Queue.resume)
+    set_limit = _Blocking(queue.Queue.set_limit)
+    remove_limit = _Blocking(queue.Queue.remove_limit)
+    limit = _Blocking(queue.Queue.limit)
+    limits = _Blocking(queue.Queue.limits)
+    release_slot = _Blocking(queue.Queue.release_slot)
+    usage = _Blocking(queue.Queue.usage)
+    estimate = _Blocking(queue.Queue.estimate)
+    analytics = _Blocking(queue.Queue.analytics)
+    audit = _Blocking(queue.Queue.audit)
+
+    def watch(self, job_id: str, *, after: int | None = None) -> Generator[Event]:
+        """What happens to a job, until it has ended."""
+        events = self.asynchronous.watch(job_id, after=after)
+        try:
+            while (event := self.loop.wait(_next_or_none(events))) is not None:
+                yield event
+        finally:
+            self.loop.wait(_closed(events))
+
+
+class Worker:
+    """`qo.Worker`, blocking: handlers are plain functions in threads, or `async def` in the background loop."""
+
+    def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        self.queue = queue
+        self.loop = queue.loop
+        self.asynchronous = worker.Worker(queue.asynchronous, name, concurrency=concurrency)
+        self.task = self.asynchronous.task
+        self.cron = self.asynchronous.cron
+
+    @property
+    def name(self) -> str:
+        return self.asynchronous.name
+
+    run_until_idle = _Blocking(worker.Worker.run_until_idle)
+
+    def run(self) -> None:
+        """Work until stopped, by `stop()` from another thread, or by SIGTERM or SIGINT in the main one."""
+        with heeding_signals(self.asynchronous):
+            self.loop.wait(self.asynchronous.run())
+
+    def stop(self) -> None:
+        """Claim nothing more; running handlers get the grace period, then go back in line. From any thread."""
+        self.asynchronous.stop()
+
+
+def connect(
+    url: str | None = None,
+    *,
+    namespace: str = connecting.DEFAULT_NAMESPACE,
+    settings: Settings | Mapping[str, Any] | None = None,
+) -> Queue:
+    """`qo.connect`, blocking."""
+    loop = _Loop()
+    try:
+        return Queue(loop.wait(connecting.connect(url, namespace=namespace, settings=settings)), loop)
+    except BaseException:
+        loop.close()
+        raise
+
+
+async def _next_or_none(events: AsyncIterator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+async def _closed(events: AsyncGenerator[Event]) -> None:
+    await events.aclose()
