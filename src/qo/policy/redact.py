@@ -25,6 +25,7 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
@@ -46,8 +47,10 @@ def redact(text: str, *, secrets: Collection[str] = ()) -> str:
     forms = {form for secret in secrets for form in _forms_of(secret)}
     for _ in range(ROUNDS):
         redacted = _redact_known(text, forms)
+        lowered = redacted.lower().replace(SECRET, "")
         for rule in RULES:
-            redacted = rule.pattern.sub(rule.shown, redacted)
+            if not rule.hints or any(hint in lowered for hint in rule.hints):
+                redacted = _compiled(rule.pattern).sub(rule.shown, redacted)
         if redacted == text:
             return text
         text = redacted
@@ -82,7 +85,7 @@ def secret_values(values: Mapping[str, object]) -> frozenset[str]:
 
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is to be hidden: `db_password`, `apiKey`, `X-Auth-Token`, not `max_token_count`."""
-    return name not in WORKING_FOLDERS and SECRET_NAME.search(name) is not None
+    return name not in WORKING_FOLDERS and _compiled(NAME).search(name) is not None
 
 
 def _members(value: Mapping[object, object] | Iterable[object]) -> Iterator[tuple[bool, object]]:
@@ -163,13 +166,25 @@ HARMLESS_ENDINGS = (
 )
 WORKING_FOLDERS = ("PWD", "OLDPWD")
 
-PART_BEGINS = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z])|(?=[A-Z][a-z]))"
+PART_BEGAN = r"(?-i:(?<![A-Za-z].)|(?<=[a-z][A-Z])|(?<=[A-Z])(?=[a-z]))"  # to be asked behind its first letter
 PART_ENDS = r"s?(?!(?<=[a-z])[a-z]|(?<=[A-Z])[A-Z])"
 NAME = (
-    rf"(?:{_any_of(SECRET_WORDS)}|{PART_BEGINS}{_any_of(SECRET_PARTS)}|(?<=[A-Z0-9]_)(?<!PUBLIC_)KEY){PART_ENDS}"
-    r"[\w.-]{0,64}+" + "(?i:" + "".join(f"(?<!{ending})" for ending in HARMLESS_ENDINGS) + ")"
+    _any_of(
+        (
+            *SECRET_WORDS,
+            *(part[0] + PART_BEGAN + part[1:] for part in SECRET_PARTS),
+            "k(?-i:(?<=[A-Z0-9]_K)(?<!PUBLIC_K)EY)",  # OPENAI_KEY; not "primary key"
+        )
+    )
+    + PART_ENDS
+    + r"[\w.-]{0,64}+"
+    + "".join(f"(?<!{ending})" for ending in HARMLESS_ENDINGS).join(("(?i:", ")"))
 )
-SECRET_NAME = re.compile(NAME)
+# One of these is in every name that counts.
+NAME_HINTS = (
+    *("auth", "bearer", "connection", "cookie", "cred", "dsn", "hmac", "jwt", "key", "otp", "pass", "psk", "pwd"),
+    *("secret", "session", "signature", "srf", "token"),
+)
 
 
 # --- Values beside a name ---------------------------------------------------------------------------------------------
@@ -222,6 +237,7 @@ LONG_TOKEN_BEGINNINGS = (
 IPV4 = r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 PORT = r"(?:/[0-9]{1,3})?(?::[0-9]{1,5})?(?![0-9])"
 INTERNAL_DOMAINS = ("internal", "local", "localdomain", "lan", "intranet", "corp", "home.arpa", "svc", "consul")
+HASH_NAMES = ("commit", "digest", "checksum", "etag", "hash", "md5", "revision", "sha-?[0-9]{0,3}")
 FOLDER = r"[^\s\\/\"'`:;,<>|*?()\[\]{}]+"
 HOME = (
     r"(?:(?P<file>[Ff]ile:(?://[\w.-]{0,64})?)|(?<![\w.~%)\]-]))(?:"
@@ -240,150 +256,173 @@ LONG_PIECE = re.compile(r"[A-Za-z0-9]{5,}")
 URL_PASSWORD = re.compile(r"://[^\s/?#@:]*+:([^\s/?#]+)@")
 
 
-def _is_random(text: str) -> bool:
-    """Whether letters and digits change so often that this is no name. 24 characters must say so.
+def _random_characters(text: str) -> int:
+    """How many characters stand in pieces where letters and digits change so often that they are no names.
 
     Words are five letters long on average; in random text they break off after two or three. CamelCase
     is given more room, because it has a capital in every word.
     """
-    random_characters = 0
+    count = 0
     for piece in LONG_PIECE.findall(KNOWN_ID.sub("-", text)):
         words = len(WORD.findall(piece))
         one_case = piece in (piece.lower(), piece.upper())
         if words > 1 and words * (6 if one_case else 4) >= len(piece):
-            random_characters += len(piece)
-    return random_characters >= FEWEST_RANDOM_CHARACTERS
+            count += len(piece)
+    return count
 
 
 def _without_random_text(found: re.Match[str]) -> str:
-    if found["hash"] or not _is_random(found[0]):
+    if found["hash"] or _random_characters(found[0]) < FEWEST_RANDOM_CHARACTERS:
         return found[0]
     # "/" is a character of base64 as well as of paths. The folders before and after stay.
     parts = found[0].split("/")
-    named = [bool(re.fullmatch(r"(?:[A-Z]?[a-z]+|[0-9]+|[._-])*+", part)) for part in parts]
-    first, last = named.index(False), len(named) - 1 - named[::-1].index(False)
-    return "/".join([*parts[:first], SECRET, *parts[last + 1 :]])
+    random = [place for place, part in enumerate(parts) if _random_characters(part)]
+    return "/".join([*parts[: random[0]], SECRET, *parts[random[-1] + 1 :]])
 
 
 def _without_ipv6(found: re.Match[str]) -> str:
-    """Times (12:30:45), slices (1::2) and `::1` have the same shape and stay."""
-    groups = [group for group in found["groups"].split(":") if group]
-    complete = found["groups"].count("::") == 1 or len(groups) == (7 if found["ipv4"] else 8)
-    telling = len(groups) >= 4 or any(len(group) >= 3 for group in groups)
-    has_digit = any(character.isdigit() for character in found[0])
-    return ADDRESS if complete and telling and has_digit else found[0]
+    groups = found["groups"].split(":")
+    complete = found["groups"].count("::") == 1 or len(groups) == 8
+    return ADDRESS if complete and any(character.isdigit() for character in found["groups"]) else found[0]
 
 
 # --- The rules --------------------------------------------------------------------------------------------------------
 
 
 class Rule(NamedTuple):
+    """What is taken out. Without one of the hints, in small letters, there is none of it in a text."""
+
     takes_out: str
-    pattern: re.Pattern[str]
-    shown: str | Callable[[re.Match[str]], str]
+    hints: tuple[str, ...]
+    pattern: str
+    shown: str | Callable[[re.Match[str]], str] = SECRET
 
 
-def _rule(takes_out: str, pattern: str, shown: str | Callable[[re.Match[str]], str] = SECRET) -> Rule:
-    return Rule(takes_out, re.compile(pattern), shown)
-
+# On first use: all of them take a tenth of a second, which importing qo must not.
+_compiled = cache(re.compile)
 
 BEHIND_KEPT = rf"\g<kept>{SECRET}"
 WORD_BEGINS, WORD_ENDS = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
 
 RULES = (
-    _rule(
+    Rule(
         "private keys, also without their end",
+        ("-----begin ",),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?s:.*?)(?:-----END [A-Z ]{0,60}-----|\Z)",
     ),
-    _rule("the values of a failed SQL statement", r"\[parameters: [^\n]*+", f"[parameters: {SECRET}]"),
-    _rule(
+    Rule("the values of a failed SQL statement", ("[parameters: ",), r"\[parameters: [^\n]*+", f"[parameters: {SECRET}]"),
+    Rule(
         "the input that pydantic refused, below a secret name",
+        ("input_value=",),
         rf"(?P<kept>{NAME}\n  [^\n]*?input_value=)(?:(?!, input_type=)[^\n])+",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "header lines",
+        ("authorization", "cookie"),
         rf"(?P<kept>{_any_of(('authorization', 'cookie'))}[ \t]{{0,8}}:[ \t]{{0,8}})(?!{PLAIN}|[\"'\s])"
         r"(?>(?:[^\"'\\\n]++|[\"'](?![\s,)\]}]|\Z)|\\(?![rn]))+)",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "user and password in URLs",
+        ("://",),
         r"(?<=://)(?:[^\s\"'`<>@:/?#]*+:(?![0-9]{1,5}[/?#\s\"'])(?:(?:[^\s\"'`<>@:]++|:(?!//))*@)+"
         r"|(?:[^\s\"'`<>@/?#]*+@)+)",
         f"{SECRET}@",
     ),
-    _rule("values beside a secret name", rf"(?P<kept>{NAME}{SEPARATOR}(?:{OPENING})?){VALUE}", BEHIND_KEPT),
-    _rule(
+    Rule("values beside a secret name", NAME_HINTS, rf"(?P<kept>{NAME}{SEPARATOR}(?:{OPENING})?){VALUE}", BEHIND_KEPT),
+    Rule(
         "values of command-line options",
+        NAME_HINTS,
         rf"(?P<kept>(?<![\w-])--?(?=[\w-]{{0,40}}?{NAME})[\w-]{{2,80}}+[\"']?,?[ \t]{{1,4}}(?!-)(?:{OPENING})?){VALUE}",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "pairs of a name and a value",
+        NAME_HINTS,
         rf"(?P<kept>[(\[][bu]?[\"'][\w-]{{0,40}}?{NAME}[\"'],[ ]?(?:{OPENING})){VALUE}",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "quoted passwords in a sentence",
+        ("pass", "identified by"),
         rf"(?P<kept>{_any_of(('password', 'passphrase', 'identified by'))} (?:is |was )?(?:{OPENING})){VALUE}",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "signatures and keys in URLs",
+        ("key=", "sig=", "signature=", "code="),
         rf"(?P<kept>[?&;](?i:key|sig|signature|code)=)(?!{PLAIN})[^\s&\"'<>#]{{3,}}+",
         BEHIND_KEPT,
     ),
-    _rule(
+    Rule(
         "bearer and basic tokens",
-        rf"(?P<kept>{WORD_BEGINS}[Bb](?i:earer|asic)(?:[ \t]|%20)++)"
+        ("bearer", "basic"),
+        rf"(?P<kept>{WORD_BEGINS}[Bb](?i:earer|asic)(?:[ \t]|%20){{1,4}})"
         r"(?!(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?![\w+/=.~-]))[\w+/=.~*-]{6,}+",
         BEHIND_KEPT,
     ),
-    _rule("web tokens (JWT)", r"(?<![\w-])eyJ[\w-]{10,}+(?>(?:\.[\w-]*+){0,4})"),
-    _rule(
+    Rule("web tokens (JWT)", ("eyj",), r"(?<![\w-])eyJ[\w-]{10,}+(?>(?:\.[\w-]*+){0,4})"),
+    Rule(
         "tokens known by their beginning",
+        (),
         rf"{WORD_BEGINS}(?:{_any_of(LONG_TOKEN_BEGINNINGS, ignore_case=False)}[\w.*-]{{10,}}+"
         rf"|{_any_of(TOKEN_BEGINNINGS, ignore_case=False)}[A-Za-z0-9*]{{16,}}+[=\w-]*+)",
     ),
-    _rule("AWS key ids", rf"{WORD_BEGINS}A(?:KIA|SIA|BIA|CCA|ROA|IDA)[A-Z0-9]{{16}}{WORD_ENDS}"),
-    _rule("AWS secret keys", r"(?<![\w/+.-])(?=[a-z0-9/+]*+[A-Z])(?=[A-Z/+a-z]*+[0-9])[A-Za-z0-9/+]{40}(?![\w/+.=-])"),
-    _rule("Twilio keys", rf"{WORD_BEGINS}(?:SK|AC)[0-9a-f]{{32}}{WORD_ENDS}"),
-    _rule("Telegram bot tokens", rf"{WORD_BEGINS}(?:bot)?[0-9]{{8,10}}:[\w-]{{30,}}+"),
-    _rule("Discord bot tokens", r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6}\.[\w-]{27,}+"),
-    _rule("Slack webhooks", r"(?<=hooks\.slack\.com/)[\w/-]++"),
-    _rule("SSH keys", r"(?<![\w+/])AAAA[A-Za-z0-9+/]{20,}+={0,3}"),
-    _rule(
+    Rule(
+        "AWS key ids",
+        ("akia", "asia", "abia", "acca", "aroa", "aida"),
+        rf"{WORD_BEGINS}A(?:KIA|SIA|BIA|CCA|ROA|IDA)[A-Z0-9]{{16}}{WORD_ENDS}",
+    ),
+    Rule(
+        "AWS secret keys",
+        (),
+        r"(?<![\w/+.-])(?=[a-z0-9/+]*+[A-Z])(?=[A-Z/+a-z]*+[0-9])[A-Za-z0-9/+]{40}(?![\w/+.=-])",
+    ),
+    Rule("Twilio keys", ("sk", "ac"), rf"{WORD_BEGINS}(?:SK|AC)[0-9a-f]{{32}}{WORD_ENDS}"),
+    Rule("Telegram bot tokens", (":",), rf"{WORD_BEGINS}(?:bot)?[0-9]{{8,10}}:[\w-]{{30,}}+"),
+    Rule("Discord bot tokens", (".",), r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6}\.[\w-]{27,}+"),
+    Rule("Slack webhooks", ("hooks.slack.com/",), r"(?<=hooks\.slack\.com/)[\w/-]++"),
+    Rule("SSH keys", ("aaaa",), r"(?<![\w+/])AAAA[A-Za-z0-9+/]{20,}+={0,3}"),
+    Rule(
         "random text",
-        r"(?<![A-Za-z0-9+/_-])(?:"
-        r"(?P<hash>(?i:commit|digest|checksum|etag|hash|md5|revision|sha-?[0-9]{0,3})[\"']?[\s:=@(\"']{1,3}[0-9a-f]{32,128}+)"
+        (),
+        rf"(?<![A-Za-z0-9+/_-])(?:(?P<hash>{_any_of(HASH_NAMES)}[\"']?[\s:=@(\"']{{1,3}}[0-9a-f]{{32,128}}+)"
         r"|[A-Za-z0-9+/_-]{32,}+={0,2})",
         _without_random_text,
     ),
-    _rule("home folders", HOME, r"\g<file>~"),
-    _rule(
+    Rule("home folders", ("/home/", "/root", "users", "settings", "~"), HOME, r"\g<file>~"),
+    Rule(
         "e-mail addresses",
+        ("@", "%40"),
         r"(?<![\w.+-])[\w.+-]++(?:@|%40)(?!v?[0-9]+\.[0-9])[\w-]++(?>(?:\.[\w-]++)+)(?<=[^\W\d_]{2})",
         EMAIL,
     ),
-    _rule(
+    Rule(
         "MAC addresses",
+        (":", "-"),
         r"(?<![\w:-])[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5}|(?:-[0-9A-Fa-f]{2}){5})(?![\w:-])",
         ADDRESS,
     ),
-    _rule(
+    Rule(
+        # Times (12:30:45), slices (1::2) and `::1` have the same shape; they have neither a long group nor four.
         "IPv6 addresses",
-        rf"(?<![\w:.])\[?(?P<groups>[0-9A-Fa-f]{{0,4}}(?::[0-9A-Fa-f]{{0,4}}){{2,7}})(?P<ipv4>(?<=:){IPV4})?"
+        (":",),
+        r"(?<![\w:.])(?=\[?[0-9A-Fa-f:]{0,40}?(?:[0-9A-Fa-f]{3}|(?::[0-9A-Fa-f]{1,4}){3}))"
+        rf"\[?(?P<groups>[0-9A-Fa-f]{{0,4}}(?::[0-9A-Fa-f]{{0,4}}){{2,7}}(?:(?<=:){IPV4})?)"
         rf"(?:%[\w-]{{1,20}})?\]?{PORT}(?![\w:])",
         _without_ipv6,
     ),
-    _rule(
+    Rule(
         "IPv4 addresses",
+        (".",),
         rf"(?<![\w.])(?<![=<>~!]=)(?<!(?i:version) ){IPV4}(?!\.?[0-9]|[A-Za-z_]){PORT}",
         ADDRESS,
     ),
-    _rule(
+    Rule(
         "hosts of internal networks",
+        tuple(f".{domain}" for domain in INTERNAL_DOMAINS),
         r"(?<![\w.-])(?!(?:self|cls|threading)\.)[\w-]++(?>(?:\.[\w-]++)+)(?i:"
         + "|".join(rf"(?<=\.{re.escape(domain)})" for domain in INTERNAL_DOMAINS)
         + rf")(?!\(){PORT}",

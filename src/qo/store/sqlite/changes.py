@@ -56,7 +56,9 @@ class Changes:
         while loop.time() < deadline:
             step = min(deadline - loop.time(), LOOK_AT_FILE_SECONDS if self._version else LOOK_AT_CLOCK_SECONDS)
             try:
-                await asyncio.wait_for(changed.wait(), max(step, 0))
+                # Not `wait_for`: in Python 3.11 that forgets a cancellation which comes together with the wake-up.
+                async with asyncio.timeout(step):
+                    await changed.wait()
             except TimeoutError:
                 if loop.time() < look_again and (self._version is None or self._version() == version):
                     continue

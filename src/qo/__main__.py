@@ -1,0 +1,5 @@
+"""`python -m qo` is the `qo` command."""
+
+from qo.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The `qo` command: qo from a terminal and from scripts. One file a command; each is imported when it is called."""

@@ -1,0 +1,66 @@
+"""The log of a command: plain lines for people, JSON lines for machines."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import TextIO
+
+import msgspec
+
+from qo.cli.output import harmless
+
+
+class PlainLines(logging.Formatter):
+    """`brief` leaves away what follows the first line: tracebacks, which name secrets that a demo shows are kept."""
+
+    def __init__(self, *, brief: bool) -> None:
+        super().__init__()
+        self._brief = brief
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = harmless(record.getMessage())
+        if self._brief:
+            message = message.partition("\n")[0]
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"{datetime.fromtimestamp(record.created).astimezone():%H:%M:%S} {level}{message}"
+
+
+class JsonLines(logging.Formatter):
+    def __init__(self, *, brief: bool) -> None:
+        super().__init__()
+        self._brief = brief
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message.partition("\n")[0] if self._brief else message,
+        }
+        return msgspec.json.encode(line).decode()
+
+
+class Warnings(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return f"Warning: {harmless(record.getMessage())}"
+
+
+def show_log(stream: TextIO, *, as_json: bool, brief: bool = False) -> None:
+    """Everything that the worker tells, as it happens."""
+    _send("qo", stream, JsonLines(brief=brief) if as_json else PlainLines(brief=brief), logging.INFO)
+
+
+def show_warnings(stream: TextIO, *, as_json: bool) -> None:
+    """Only what the caller should know beside the answer."""
+    _send("qo", stream, JsonLines(brief=True) if as_json else Warnings(), logging.WARNING)
+
+
+def _send(logger: str, stream: TextIO, formatter: logging.Formatter, level: int) -> None:
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    log = logging.getLogger(logger)
+    log.handlers = [handler]
+    log.setLevel(level)
+    log.propagate = False

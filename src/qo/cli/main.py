@@ -1,0 +1,96 @@
+"""The entry: which commands there are, and how a call ends. Imports nothing that `qo --help` does not need."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from qo import __version__
+from qo.cli.lazy import LazyGroup
+from qo.cli.options import store_options_of_all
+from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
+
+FAILED, WRONG_CALL, NO_STORE, INTERRUPTED = 1, 2, 3, 130
+
+COMMANDS = {
+    "init": ("qo.cli.init:init", "Write a commented .qo.toml with every setting at its default."),
+    "up": ("qo.cli.up:up", "Work on the embedded store until Ctrl-C; --demo shows it alive."),
+    "worker": ("qo.cli.worker:worker", "Run the worker that module:worker makes."),
+    "submit": ("qo.cli.submit:submit", "Submit a job."),
+    "jobs": ("qo.cli.jobs:jobs", "List jobs: those in line in their order, then the others."),
+    "job": ("qo.cli.job:job", "Show a job, or with --watch follow it until it has ended."),
+    "why": ("qo.cli.why:why", "Say why a job is not running."),
+    "cancel": ("qo.cli.change:cancel", "Cancel a job, or all unfinished ones of a parent."),
+    "retry": ("qo.cli.change:retry", "Put a failed job in line again."),
+    "confirm": ("qo.cli.change:confirm", "Let a job that asks for it go on."),
+    "queue": ("qo.cli.queue:queue", "The line: list, move, priority, pause, resume."),
+    "concurrency": ("qo.cli.concurrency:concurrency", "Limits and slots: status, set, remove, release."),
+    "usage": ("qo.cli.usage:usage", "What a user has used today, and what is left."),
+}
+
+EPILOG = """\b
+Exit codes:
+    0  done
+    1  it failed, was refused, was not found or did not end in time
+    2  the call was wrong: an unknown option, a value that is not allowed
+    3  the store cannot be reached
+  130  interrupted by Ctrl-C
+
+--url, --namespace and --json are understood by every command. Settings come from the nearest .qo.toml, QO_URL and
+QO_SECTION__KEY; `qo init` writes a file that names them all."""
+
+
+@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="qo %(version)s")
+@store_options_of_all
+def qo() -> None:
+    """A job queue in which every job knows its place in line and no limit is ever exceeded."""
+
+
+def main() -> NoReturn:
+    """Run the call in `sys.argv` and leave with its exit code. What was expected to go wrong is one sentence."""
+    as_json = "--json" in sys.argv  # known even where the call could not be understood
+    try:
+        code = qo.main(prog_name="qo", standalone_mode=False)
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(INTERRUPTED)
+    except click.ClickException as error:
+        if as_json:
+            _tell_as_json(error.format_message(), type(error).__name__)
+        else:
+            error.show()
+        sys.exit(error.exit_code)
+    except QoError as error:
+        if as_json:
+            _tell_as_json(str(error), type(error).__name__)
+        else:
+            click.echo(f"Error: {error}", err=True)
+        sys.exit(_exit_code(error))
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        # Whoever read the output has seen enough, as `head` does; the interpreter's last flush must not complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(FAILED)
+
+
+def _exit_code(error: QoError) -> int:
+    match error:
+        case StoreUnavailable():
+            return NO_STORE
+        case InvalidValue() | SettingsError():
+            return WRONG_CALL
+        case _:
+            return FAILED
+
+
+def _tell_as_json(sentence: str, kind: str) -> None:
+    import json
+
+    click.echo(json.dumps({"error": sentence, "kind": kind}, ensure_ascii=False), err=True)

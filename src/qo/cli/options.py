@@ -1,0 +1,129 @@
+"""What commands take alike: where the store is, JSON or words, and values in the forms that people write."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import wraps
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from qo.errors import InvalidPriority
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Target(NamedTuple):
+    """Which queue a command is for, None where the settings decide, and whether its answer is JSON."""
+
+    url: str | None
+    namespace: str | None
+    as_json: bool
+
+    def overrides(self) -> dict[str, Any]:
+        """The same as settings, which win over the file and the environment."""
+        named = {"url": self.url, "namespace": self.namespace}
+        return {"store": {key: value for key, value in named.items() if value is not None}}
+
+
+def _with_store_options(function: F) -> F:
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Answer with JSON on stdout, errors with JSON on stderr."),
+        click.option("--namespace", metavar="NAME", help="The queue's namespace. Default: that of the settings."),
+        click.option("--url", metavar="URL", help="The store. Default: QO_URL, .qo.toml, else sqlite:///qo.db."),
+    ):
+        function = option(function)
+    return function
+
+
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --url, --namespace and --json, and hand them to it as its first argument, a `Target`."""
+
+    @wraps(command)
+    def with_target(
+        *args: Any, url: str | None, namespace: str | None, as_json: bool, **options: Any
+    ) -> Any:
+        before = click.get_current_context().find_root().params  # `qo --json jobs` means the same as `qo jobs --json`
+        target = Target(
+            url=url or before["url"], namespace=namespace or before["namespace"], as_json=as_json or before["as_json"]
+        )
+        return command(target, *args, **options)
+
+    return _with_store_options(with_target)
+
+
+def store_options_of_all(group: Callable[..., Any]) -> Callable[..., Any]:
+    """The same options before the command's name; each command reads them from there."""
+
+    @wraps(group)
+    def without_them(*, url: str | None, namespace: str | None, as_json: bool) -> Any:
+        return group()
+
+    return _with_store_options(without_them)
+
+
+def by_option(command: F) -> F:
+    """--by, for the audit trail."""
+    return click.option("--by", default=_who_is_calling, metavar="NAME", help="Who does it, for the audit trail. Default: you.")(
+        command
+    )
+
+
+def _who_is_calling() -> str | None:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return None  # a container's user may have a number and no name
+
+
+class Priority(click.ParamType):
+    """A number or a name."""
+
+    name = "priority"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from qo.policy.ordering import parse_priority
+
+        is_number = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII)
+        try:
+            return parse_priority(int(value) if is_number else value)
+        except InvalidPriority as error:
+            self.fail(str(error), param, ctx)
+
+
+class Span(click.ParamType):
+    """Seconds, or a number with its unit: 90, 1.5h."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        parts = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd]?)", value, re.ASCII)
+        if parts is None:
+            self.fail(f"{value!r} is no span of time; write seconds, or a number with s, m, h or d: 90, 1.5h.", param, ctx)
+        return timedelta(**{UNITS[parts[2]]: float(parts[1])})
+
+
+class Moment(click.ParamType):
+    """A date and time with its zone."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write it like 2030-12-31T18:00:00Z.", param, ctx)
+        if at.tzinfo is None:
+            self.fail(f"{value!r} has no time zone; write {value}Z for UTC, or {value}+02:00.", param, ctx)
+        return at
+
+
+PRIORITY, SPAN, MOMENT = Priority(), Span(), Moment()

@@ -1,0 +1,124 @@
+"""`qo queue`: the line and what operators do to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from qo.cli.change import show_changed
+from qo.cli.jobs import show_jobs
+from qo.cli.lazy import Group
+from qo.cli.options import PRIORITY, Target, by_option, store_options
+from qo.cli.output import say, show_json
+from qo.cli.running import on_queue
+from qo.job import Job
+from qo.policy.groups import GLOBAL
+from qo.policy.words import counted
+from qo.runtime.analytics import Analytics
+from qo.runtime.queue import Queue
+from qo.store.values import GroupStatus
+
+
+@click.group(cls=Group)
+def queue() -> None:
+    """The line: who is in it, in which order, and what is paused."""
+
+
+@queue.command("list")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@store_options
+def list_line(target: Target, *, limit: int) -> None:
+    """Show the jobs in line, first one first."""
+
+    async def read(line: Queue) -> tuple[list[Job], Analytics, list[GroupStatus]]:
+        return await line.jobs(status="queued", limit=limit), await line.analytics(), await line.limits()
+
+    waiting, figures, groups = on_queue(target, read)
+    paused = [group.group for group in groups if group.paused]
+    if target.as_json:
+        show_json(waiting)
+        return
+    if waiting:
+        show_jobs(waiting)
+    workers = f"{counted(figures.workers, 'worker')} with {counted(figures.places, 'place')}"
+    say(f"{counted(figures.waiting, 'job')} in line, {figures.running} running on {workers}.")
+    if paused:
+        say(f"Paused: {', '.join(paused)}.")
+
+
+@queue.command()
+@click.argument("job_id", metavar="ID")
+@click.option("--before", metavar="OTHER", help="Put it directly before this job.")
+@click.option("--after", metavar="OTHER", help="Put it directly behind this job.")
+@by_option
+@store_options
+def move(target: Target, *, job_id: str, before: str | None, after: str | None, by: str | None) -> None:
+    """Put the job ID before or after another one in line, whose priority it takes on."""
+    if (before is None) == (after is None):
+        raise click.UsageError("Say where to: --before OTHER, or --after OTHER.", click.get_current_context())
+    show_changed(target, on_queue(target, lambda line: line.move(job_id, before=before, after=after, by=by)))
+
+
+@queue.command()
+@click.argument("group", default=GLOBAL)
+@by_option
+@store_options
+def pause(target: Target, *, group: str, by: str | None) -> None:
+    """Let nobody new start in GROUP; without one, nowhere."""
+    _set_paused(target, group, paused=True, by=by)
+
+
+@queue.command()
+@click.argument("group", default=GLOBAL)
+@by_option
+@store_options
+def resume(target: Target, *, group: str, by: str | None) -> None:
+    """Let jobs start in GROUP again; without one, everywhere that is not paused by itself."""
+    _set_paused(target, group, paused=False, by=by)
+
+
+@queue.command()
+@click.argument("job_id", metavar="[ID]", required=False)
+@click.argument("priority", type=PRIORITY, required=False)
+@click.option("--parent", help="Of all unfinished jobs of this parent instead of one job.")
+@by_option
+@store_options
+def priority(target: Target, *, job_id: str | None, priority: int | None, parent: str | None, by: str | None) -> None:
+    """Set the PRIORITY of the waiting job ID: 0 (soonest) to 99, or urgent, high, normal, low, background."""
+    context = click.get_current_context()
+    if parent is not None and priority is None:  # the one argument that is left is the priority
+        job_id, priority = None, PRIORITY.convert(job_id, None, context) if job_id is not None else None
+    if priority is None or (job_id is None) == (parent is None):
+        raise click.UsageError("Say `qo queue priority ID PRIORITY`, or `--parent PARENT PRIORITY`.", context)
+
+    async def changed(line: Queue) -> Job | list[Job]:
+        if job_id is not None:
+            return await line.set_priority(job_id, priority, by=by)
+        assert parent is not None
+        return await line.set_priority(priority=priority, parent=parent, by=by)
+
+    show_changed(target, on_queue(target, changed))
+
+
+def _set_paused(target: Target, group: str, *, paused: bool, by: str | None) -> None:
+    async def set_paused(line: Queue) -> GroupStatus:
+        await (line.pause(group, by=by) if paused else line.resume(group, by=by))
+        return await line.limit(group)
+
+    status = on_queue(target, set_paused)
+    if target.as_json:
+        show_json(group_as_json(status))
+        return
+    which = "everything" if group == GLOBAL else group
+    if paused:
+        say(f"Paused {which}: nobody new starts, {counted(status.active, 'holder')} may finish.")
+    else:
+        say(f"Resumed {which}.")
+
+
+def group_as_json(status: GroupStatus) -> dict[str, Any]:
+    """A group with the source of its limit by name: the number it has in a store means nothing to others."""
+    value: dict[str, Any] = msgspec.to_builtins(status)
+    return value | {"source": None if status.source is None else status.source.name.lower()}

@@ -1,0 +1,67 @@
+"""Jobs in words, the same in every command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from qo.job import HELD, Job, State
+from qo.policy.ordering import PRIORITY_NAMES
+from qo.policy.words import clock_time, span
+
+NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
+
+
+def told(job: Job) -> str:
+    """`build 01J… is #3 in line.`"""
+    return f"{job.task} {job.id} {where(job)}."
+
+
+def where(job: Job) -> str:
+    """Where a job stands, to be said after its name."""
+    match job.state:
+        case State.QUEUED if job.position is not None:
+            return f"is #{job.position} in line"
+        case State.SCHEDULED if job.run_at is not None:
+            return f"is scheduled for {clock_time(job.run_at, now=datetime.now(UTC))}"
+        case State.WAITING if job.phase is not None:
+            return f"waits for phase {job.phase - 1} of {job.parent}"
+        case State.CONFIRMING:
+            return f"waits for a person to confirm{_after_colon(job.message)}"
+        case State.FAILED:
+            return f"has failed{_after_colon(None if job.error is None else job.error.message)}"
+        case State.SUCCEEDED:
+            return f"is {job.status}" if job.stage else "has succeeded"
+        case State.CANCELLED:
+            return f"was cancelled{_after_colon(job.message)}"
+        case state if state in HELD and job.cancel_wanted:
+            return "is being cancelled"
+        case State.RUNNING if job.stage is not None:
+            return f"is running, at stage {job.stage}"
+        case state:
+            return f"is {state.value}"
+
+
+def priority_told(priority: int) -> str:
+    name = NAMES_OF_PRIORITIES.get(priority)
+    return f"{priority}" if name is None else f"{priority} ({name})"
+
+
+def age_told(since: datetime | None) -> str | None:
+    """How long ago, as people say it."""
+    return None if since is None else span(max(0.0, (datetime.now(UTC) - since).total_seconds()))
+
+
+def time_told(at: datetime | None) -> str | None:
+    return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def data_told(value: Any) -> str | None:
+    """JSON as it was written; nothing for nothing."""
+    import json
+
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _after_colon(text: str | None) -> str:
+    return f": {text.rstrip('.')}" if text else ""

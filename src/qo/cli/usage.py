@@ -1,0 +1,29 @@
+"""`qo usage`: what a user has used."""
+
+from __future__ import annotations
+
+import click
+
+from qo.cli.options import Target, store_options
+from qo.cli.output import say, show_json
+from qo.cli.running import on_queue
+from qo.cli.telling import time_told
+from qo.policy.words import counted
+
+
+@click.command()
+@click.argument("user")
+@click.option("--tier", help="The tier to count by, for a user who has none yet.")
+@store_options
+def usage(target: Target, *, user: str, tier: str | None) -> None:
+    """Show what USER has used today, and what is left."""
+    used = on_queue(target, lambda queue: queue.usage(user, tier))
+    if target.as_json:
+        show_json(used)
+        return
+    jobs = counted(used.jobs_used, "job")
+    if used.jobs_remaining is None:
+        say(f"{user} has used {jobs} today; nothing limits how many.")
+    else:
+        resets = time_told(used.daily_limit_resets_at)
+        say(f"{user} has used {jobs} today, {used.jobs_remaining} remain; the count starts anew at {resets}.")
