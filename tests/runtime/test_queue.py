@@ -215,10 +215,7 @@ async def test_concurrent_submits_go_together_and_each_gets_its_own_answer(queue
 
 
 async def test_one_bad_submit_among_concurrent_ones_fails_alone(queue: qo.Queue) -> None:
-    good, bad = await asyncio.gather(
-        queue.submit("build"), queue.submit("build", id="x\x00"), return_exceptions=True
-    )
+    good, bad = await asyncio.gather(queue.submit("build"), queue.submit("build", id="x\x00"), return_exceptions=True)
 
     assert isinstance(good, qo.Job)
     assert isinstance(bad, qo.InvalidSubmit)
-

@@ -132,9 +132,7 @@ async def test_a_payload_that_does_not_fit_fails_by_field_without_another_attemp
 
     assert (job.state, job.attempts, called) == (qo.State.FAILED, 1, [])
     assert job.error is not None
-    assert job.error.message == (
-        "The data does not fit task order: Expected `int`, got `str` - at `$.count`."
-    )
+    assert job.error.message == ("The data does not fit task order: Expected `int`, got `str` - at `$.count`.")
 
 
 @pytest.mark.parametrize(
@@ -287,9 +285,7 @@ async def test_short_jobs_cost_no_write_to_tell_that_they_run(queue: qo.Queue, w
     assert len(advances) < 20
 
 
-async def test_finished_jobs_go_back_and_new_ones_come_in_one_round_trip(
-    queue: qo.Queue, worker: qo.Worker
-) -> None:
+async def test_finished_jobs_go_back_and_new_ones_come_in_one_round_trip(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def noop() -> None: ...
 

@@ -1,0 +1,238 @@
+"""Leases are kept alive by the heartbeat, lost ones are told, and a dead worker's jobs come back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+from running import running, soon, until
+
+import qo
+from qo.errors import StoreUnavailable
+from qo.runtime.queue import Queue
+
+LEASE_SECONDS = 0.6
+
+
+@pytest.fixture
+def overrides() -> dict[str, Any]:
+    return {"concurrency": {"default_lease_duration_secs": LEASE_SECONDS}}
+
+
+async def test_a_handler_that_blocks_the_event_loop_for_twice_its_lease_keeps_it(queue: qo.Queue) -> None:
+    worker, other = qo.Worker(queue, "worker-1"), qo.Worker(queue, "worker-2")
+    lease_ends: list[float] = []
+
+    @worker.task
+    async def blocks(data: Any, ctx: qo.Context) -> str:
+        time.sleep(2 * LEASE_SECONDS)  # noqa: ASYNC251 - that is what a careless handler does
+        return ctx.token
+
+    async def steal() -> None:
+        """Another process, here another loop in a thread, looks for leases that ran out all the while."""
+        while not stolen.is_set():
+            portion = await queue.store.catch_up(lease_ms=round(LEASE_SECONDS * 1000))
+            lease_ends.extend(time.monotonic() for _ in portion.ids)
+            await asyncio.sleep(0.01)
+
+    stolen = threading.Event()
+    thief = threading.Thread(target=lambda: asyncio.run(steal()))
+    job = await queue.submit("blocks")
+    thief.start()
+    await soon(worker.run_until_idle())
+    stolen.set()
+    thief.join()
+    ended = await queue.get(job.id)
+
+    assert (ended.state, ended.attempts, lease_ends) == (qo.State.SUCCEEDED, 1, [])
+    assert ended.started_at is not None
+    assert ended.finished_at is not None
+    assert (ended.finished_at - ended.started_at).total_seconds() >= 2 * LEASE_SECONDS
+    assert other.name == "worker-2"
+
+
+async def test_a_handler_whose_lease_is_revoked_is_told_and_its_result_refused(
+    queue: qo.Queue, worker: qo.Worker
+) -> None:
+    begun = asyncio.Event()
+    told: list[tuple[bool, float]] = []
+    runs = []
+
+    @worker.task(max_concurrent=1)
+    async def stubborn(data: Any, ctx: qo.Context) -> str:
+        runs.append(ctx.token)
+        if len(runs) > 1:
+            return "second run"
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            told.append((ctx.lost, time.monotonic()))
+        return "first run"
+
+    job = await queue.submit("stubborn")
+    async with running(worker):
+        await soon(begun.wait())
+        revoked_at = time.monotonic()
+        assert await queue.release_slot("stubborn", 0, by="ops", force=True) == job.id
+        ended = await queue.wait(job.id, timeout=10)
+
+    ((lost, at),) = told
+    assert lost
+    assert at - revoked_at < 1
+    assert (ended.result, ended.attempts, len(runs)) == ("second run", 2, 2)
+
+
+async def test_a_report_with_a_lost_lease_raises_and_changes_nothing(queue: qo.Queue, worker: qo.Worker) -> None:
+    begun, revoked = threading.Event(), threading.Event()
+    raised = []
+
+    @worker.task(max_concurrent=1)
+    def reports(data: Any, ctx: Any) -> str:
+        if ctx.attempt == 2:
+            return "second run"
+        begun.set()
+        revoked.wait(10)
+        try:
+            ctx.progress(1)
+        except qo.LeaseLost as error:
+            raised.append(str(error))
+            raise
+        return "first run"
+
+    job = await queue.submit("reports")
+    async with running(worker):
+        await asyncio.to_thread(begun.wait, 10)
+        await queue.release_slot("reports", 0, force=True)
+        revoked.set()
+        ended = await queue.wait(job.id, timeout=10)
+
+    assert (ended.result, ended.progress) == ("second run", None)
+    assert "Stop the work" in raised[0]
+
+
+async def test_the_jobs_of_a_dead_worker_come_back_in_their_old_places_one_lease_later(
+    queue: qo.Queue, worker: qo.Worker
+) -> None:
+    jobs = [await queue.submit("build") for _ in range(3)]
+    dead = await queue.store.claim(
+        worker="dead", tasks=["build"], places=2, lease_ms=round(LEASE_SECONDS * 1000), claim_id="its last"
+    )
+    died_at = time.monotonic()
+    order: list[tuple[str, int]] = []
+
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        order.append((ctx.job.id, ctx.attempt))
+
+    await queue.pause("build")
+    async with running(worker):
+        await until(lambda: _all_waiting(queue, 3))
+        waited = time.monotonic() - died_at
+        await queue.resume("build")
+        for job in jobs:
+            await queue.wait(job.id, timeout=10)
+
+    assert len(dead.leases) == 2
+    assert order == [(jobs[0].id, 2), (jobs[1].id, 2), (jobs[2].id, 1)]
+    assert LEASE_SECONDS <= waited < 6 * LEASE_SECONDS
+
+
+async def _all_waiting(queue: qo.Queue, number: int) -> bool:
+    return await queue.store.waiting_count() == number
+
+
+async def test_a_renewal_does_not_wait_behind_a_busy_writer(queue: qo.Queue) -> None:
+    """Submits are piled up; a renewal that comes last is answered before all but the ones under way."""
+    piled = [asyncio.create_task(queue.store.submit(_submissions(n))) for n in range(300)]
+    await asyncio.sleep(0)
+    await queue.store.renew([], worker="worker-1")
+    still_waiting = sum(not task.done() for task in piled)
+    await asyncio.gather(*piled)
+
+    assert still_waiting >= 100
+
+
+def _submissions(number: int) -> list[Any]:
+    from qo.store.values import Submission
+
+    return [Submission(id=f"{number}-{each}", task="build") for each in range(10)]
+
+
+async def test_a_worker_keeps_its_jobs_while_the_store_is_away(queue: Queue, worker: qo.Worker) -> None:
+    """Renewals and finishes fail for longer than a lease; when the store is back, the job ends as if nothing was."""
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @worker.task
+    async def works() -> str:
+        begun.set()
+        await release.wait()
+        return "done"
+
+    away = False
+    store = queue.store
+    refused: dict[str, int] = {}
+
+    def while_away(name: str) -> Any:
+        method = getattr(store, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if away:
+                refused[name] = refused.get(name, 0) + 1
+                raise StoreUnavailable("The store is away; try again.")
+            return await method(*args, **kwargs)
+
+        return call
+
+    for name in ("renew", "finish", "claim", "advance", "catch_up", "wait_for_work"):
+        setattr(store, name, while_away(name))
+    job = await queue.submit("works")
+    async with running(worker):
+        await soon(begun.wait())
+        away = True
+        release.set()
+
+        async def refused_often() -> bool:
+            return refused.get("renew", 0) >= 3 and refused.get("finish", 0) >= 1
+
+        await until(refused_often)
+        away = False
+        ended = await queue.wait(job.id, timeout=10)
+
+    assert (ended.result, ended.attempts) == ("done", 1)
+
+
+async def test_a_worker_that_was_forgotten_registers_again(queue: qo.Queue) -> None:
+    from qo.runtime import worker as module
+
+    worker = qo.Worker(queue, "worker-1")
+    worker.task("job")(lambda: None)
+    lifetime = module.LIFETIME_MS
+    module.LIFETIME_MS = 300
+    try:
+        async with running(worker):
+            await until(lambda: _workers(queue, 1))
+            # As if the machine had slept: it is gone from the registry while its process lives on.
+            registration = worker._registration(gone=True)
+            real, away = queue.store.renew, True
+
+            async def renew(*args: Any, **kwargs: Any) -> Any:
+                if away:
+                    raise StoreUnavailable("away")
+                return await real(*args, **kwargs)
+
+            queue.store.renew = renew  # type: ignore[method-assign]
+            await queue.store.register(registration)
+            await until(lambda: _workers(queue, 0))
+            await asyncio.sleep(0.35)  # longer than its lifetime without a heartbeat that worked
+            away = False
+            await until(lambda: _workers(queue, 1))
+    finally:
+        module.LIFETIME_MS = lifetime
+
+
+async def _workers(queue: qo.Queue, number: int) -> bool:
+    return len(await queue.workers()) == number

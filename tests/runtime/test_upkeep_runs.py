@@ -1,0 +1,241 @@
+"""What workers do in passing: aging, unconfirmed jobs, reminders, retention, due jobs; and cron."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from clocked import ClockedStore
+from running import running, soon
+
+import qo
+from qo.job import State
+from qo.runtime.cron import define_entry, submit_tick
+from qo.runtime.queue import Queue
+from qo.runtime.upkeep import HOUR_MS, Upkeep
+from qo.store.values import Outcome
+
+NOW = 1_900_000_000_000
+MINUTE_MS = 60_000
+
+
+class Sent:
+    """A notifier that keeps what it is given; the real ones have tests of their own."""
+
+    def __init__(self) -> None:
+        self.notices: list[Any] = []
+
+    async def send(self, notice: Any) -> None:
+        self.notices.append(notice)
+
+
+@pytest.fixture
+def clock(queue: qo.Queue) -> ClockedStore:
+    return ClockedStore(queue.store, now=NOW)
+
+
+@pytest.fixture
+def clocked(queue: qo.Queue, clock: ClockedStore) -> qo.Queue:
+    return Queue(clock, queue.settings)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def sent() -> Sent:
+    return Sent()
+
+
+@pytest.fixture
+def upkeep(clocked: qo.Queue, sent: Sent) -> Upkeep:
+    return Upkeep(clocked, lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+
+
+async def confirming(queue: qo.Queue) -> str:
+    job = await queue.submit("build", user="ada", tier="partner")
+    claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=300_000, claim_id=job.id)
+    (lease,) = claimed.leases
+    await queue.store.finish(
+        [Outcome(job_id=job.id, token=lease.token, state=State.CONFIRMING, message="Continue for 3 more iterations")]
+    )
+    return job.id
+
+
+async def test_reminders_go_out_at_12_and_23_hours_once_each_whatever_the_number_of_workers(
+    clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep, sent: Sent
+) -> None:
+    job_id = await confirming(clocked)
+    other_worker = Upkeep(clocked, lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+    numbers = []
+    for minutes in range(0, 24 * 60, 30):
+        clock.now = NOW + minutes * MINUTE_MS
+        before = len(sent.notices)
+        await asyncio.gather(upkeep.tend(), other_worker.tend())
+        numbers += [(minutes / 60, notice.detail["number"]) for notice in sent.notices[before:]]
+
+    assert numbers == [(12, 1), (23, 2)]
+    assert [notice.job_id for notice in sent.notices] == [job_id, job_id]
+    assert sent.notices[0].message == ("build has waited 12 hours for a confirmation. Continue for 3 more iterations")
+
+
+async def test_unconfirmed_for_24_hours_fails_and_can_be_retried(
+    clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep
+) -> None:
+    job_id = await confirming(clocked)
+    clock.now = NOW + 24 * HOUR_MS - 1
+    await upkeep.tend()
+    before = (await clocked.get(job_id)).state
+    clock.now += 1
+    await upkeep.tend()
+    after = await clocked.get(job_id)
+
+    assert (before, after.state) == (State.CONFIRMING, State.FAILED)
+    assert after.error is not None
+    assert after.error.message == "Nobody confirmed within 24 hours, so it was stopped. Retry it to go on."
+    assert (await clocked.retry(job_id)).state is State.QUEUED
+
+
+async def test_a_job_that_waits_an_hour_moves_up(clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep) -> None:
+    low = await clocked.submit("build", priority="low")
+    clock.now += HOUR_MS
+    normal = await clocked.submit("build")
+    await upkeep.tend()
+
+    assert [job.id for job in await clocked.jobs(status="queued")] == [low.id, normal.id]
+    assert (await clocked.get(low.id)).priority == 70
+
+
+async def test_what_has_ended_is_forgotten_after_a_week(clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep) -> None:
+    job = await clocked.submit("build")
+    await clocked.cancel(job.id)
+    clock.now += 7 * 24 * HOUR_MS - 1
+    await upkeep.tend()
+    kept = len(await clocked.jobs())
+    clock.now += 1
+    await upkeep.tend()
+
+    assert (kept, await clocked.jobs()) == (1, [])
+
+
+async def test_a_delayed_job_starts_when_it_is_due(queue: qo.Queue, worker: qo.Worker) -> None:
+    worker.task("build")(lambda: None)
+    job = await queue.submit("build", delay=0.05)
+    async with running(worker):
+        ended = await queue.wait(job.id, timeout=10)
+
+    assert ended.started_at is not None
+    assert ended.run_at is not None
+    assert ended.started_at >= ended.run_at
+
+
+async def test_phases_run_one_after_the_other(queue: qo.Queue, worker: qo.Worker) -> None:
+    order = []
+
+    @worker.task
+    async def step(data: int) -> None:
+        order.append(data)
+
+    for phase in (3, 1, 2):
+        await queue.submit("step", phase, parent="app", phase=phase)
+    async with running(worker):
+        for job in (await queue.parent("app")).jobs:
+            await queue.wait(job.id, timeout=10)
+
+    assert order == [1, 2, 3]
+
+
+async def test_a_failed_phase_holds_up_the_later_ones_until_it_is_retried(queue: qo.Queue, worker: qo.Worker) -> None:
+    broken = True
+
+    @worker.task
+    async def step() -> None:
+        if broken:
+            raise qo.Fail("broken")
+
+    first = await queue.submit("step", parent="app", phase=1)
+    second = await queue.submit("step", parent="app", phase=2)
+    await soon(worker.run_until_idle())
+    why = (await queue.why(second.id)).sentence
+    broken = False
+    await queue.retry(first.id)
+    await soon(worker.run_until_idle())
+
+    assert why == "It waits for phase 1 of app, which has failed; retry that one and this one goes on."
+    assert (await queue.get(second.id)).state is State.SUCCEEDED
+
+
+# --- cron -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "after", "tick"),
+    [
+        ("0 3 * * *", "2026-03-01T03:00", "2026-03-02T03:00"),
+        ("*/15 * * * *", "2026-03-01T03:01", "2026-03-01T03:15"),
+        ("0 0 29 2 *", "2026-03-01T00:00", "2028-02-29T00:00"),
+    ],
+)
+def test_the_next_tick_is_in_utc(expression: str, after: str, tick: str) -> None:
+    entry = define_entry(expression, "cleanup", None, name=None)
+
+    assert entry.tick_after(datetime.fromisoformat(after).replace(tzinfo=UTC)).isoformat() == f"{tick}:00+00:00"
+
+
+@pytest.mark.parametrize("expression", ["", "every day", "61 * * * *", "0 3 * *", "0 0 31 2 *"])
+async def test_an_expression_that_never_fires_is_refused(worker: qo.Worker, expression: str) -> None:
+    with pytest.raises(qo.InvalidValue, match="use five fields"):
+        worker.cron(expression, "cleanup")
+
+
+async def test_a_tick_is_one_job_whatever_the_number_of_workers(queue: qo.Queue) -> None:
+    entry = define_entry("0 3 * * *", "cleanup", {"all": True}, name=None)
+    tick = entry.tick_after(datetime.now(UTC))
+    await asyncio.gather(*(submit_tick(entry, tick, queue) for _ in range(8)))
+    await submit_tick(entry, tick + timedelta(days=1), queue)
+
+    jobs = await queue.jobs()
+    assert [job.id for job in jobs] == [
+        f"cron:cleanup@{tick:%Y-%m-%d}T03:00Z",
+        f"cron:cleanup@{tick + timedelta(days=1):%Y-%m-%d}T03:00Z",
+    ]
+
+
+async def test_cron_entries_fire_while_workers_run(queue: qo.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three workers with the same entry and a schedule that ticks every few milliseconds."""
+    from qo.runtime import cron
+
+    start = datetime.now(UTC)
+    ticks = [start + timedelta(minutes=number) for number in range(1, 4)]
+    reached = asyncio.Event()
+
+    async def at_once(tick: datetime) -> None:
+        if tick > ticks[-1]:
+            reached.set()
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(cron, "_sleep_until", at_once)
+    workers = [qo.Worker(queue, f"worker-{number}") for number in range(3)]
+    runs: list[str] = []
+    for worker in workers:
+
+        @worker.task("cleanup")
+        async def cleanup(data: Any, ctx: qo.Context) -> None:
+            runs.append(ctx.job.id)
+
+        worker.cron("* * * * *", "cleanup", {"n": 1})
+    async with running(*workers):
+        await soon(reached.wait())
+        jobs = await queue.jobs()
+        for job in jobs:
+            await queue.wait(job.id, timeout=10)
+
+    assert 2 <= len(jobs) <= 3
+    assert sorted(runs) == sorted({job.id for job in jobs})
+
+
+async def test_two_entries_of_one_task_need_names(worker: qo.Worker) -> None:
+    worker.cron("0 3 * * *", "cleanup")
+
+    with pytest.raises(qo.InvalidValue, match="give this one a name="):
+        worker.cron("0 4 * * *", "cleanup")
+    worker.cron("0 4 * * *", "cleanup", name="cleanup at four")

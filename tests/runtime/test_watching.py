@@ -1,0 +1,176 @@
+"""Following a job: `watch`, `wait`, and nothing missed in between."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from running import running, soon
+
+import qo
+from qo.event import Event
+
+
+async def kinds_of(queue: qo.Queue, job_id: str, **options: Any) -> list[str]:
+    async with aclosing(queue.watch(job_id, **options)) as events:
+        return [event.kind async for event in events]
+
+
+async def test_a_watch_begins_with_the_present_state_and_ends_with_the_job(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        await ctx.progress(1, 2)
+
+    job = await queue.submit("build")
+    async with aclosing(queue.watch(job.id)) as events:
+        first = await soon(anext(events))
+        async with running(worker):
+            rest = [event.kind async for event in events]
+
+    assert (first.kind, first.detail["present"], first.detail["position"]) == ("queued", True, 1)
+    assert rest == ["starting", "running", "progress", "succeeded"]
+
+
+async def test_a_job_that_has_ended_is_told_at_once(queue: qo.Queue) -> None:
+    job = await queue.submit("build")
+    await queue.cancel(job.id)
+
+    assert await soon(kinds_of(queue, job.id)) == ["cancelled"]
+    assert (await soon(queue.wait(job.id))).state is qo.State.CANCELLED
+
+
+async def test_an_unknown_job_is_an_error(queue: qo.Queue) -> None:
+    with pytest.raises(qo.JobNotFound):
+        await queue.wait("nobody")
+
+
+async def test_waiting_has_an_end(queue: qo.Queue) -> None:
+    job = await queue.submit("build")
+
+    with pytest.raises(qo.Timeout, match=r"has not ended within 0\.01 seconds"):
+        await queue.wait(job.id, timeout=0.01)
+
+
+async def test_a_watch_goes_on_behind_the_last_event_that_was_seen(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        for done in range(5):
+            await ctx.progress(done)
+
+    job = await queue.submit("build")
+    await soon(worker.run_until_idle())
+    everything = (await queue.store.events(0, subjects=[job.id])).events
+
+    for seen in range(len(everything) - 1):
+        assert await soon(kinds_of(queue, job.id, after=everything[seen].id)) == [
+            event.kind for event in everything[seen + 1 :]
+        ]
+    assert await soon(kinds_of(queue, job.id, after=everything[-1].id)) == []
+
+
+async def test_a_cursor_older_than_the_feed_begins_with_the_present_state_again(queue: qo.Queue) -> None:
+    job = await queue.submit("build")
+    for _ in range(5):
+        await queue.submit("other")
+    await queue.store.forget(keep_ms=10**9, keep_jobs=100, keep_events=1)
+
+    async with aclosing(queue.watch(job.id, after=0)) as events:
+        first = await soon(anext(events))
+
+    assert (first.kind, first.detail["present"]) == ("queued", True)
+
+
+async def test_nothing_is_missed_between_the_snapshot_and_the_first_event(queue: qo.Queue) -> None:
+    """Something happens after every single call that a watch makes while it begins."""
+    job = await queue.submit("build")
+    changes = 0
+
+    def changing(name: str) -> Any:
+        method = getattr(queue.store, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal changes
+            answer = await method(*args, **kwargs)
+            if changes < 20:
+                changes += 1
+                await queue.store.set_priority(20 + changes, job_id=job.id)
+            return answer
+
+        return call
+
+    for name in ("newest_event", "job", "events"):
+        setattr(queue.store, name, changing(name))
+    seen: list[Event] = []
+    async with aclosing(queue.watch(job.id)) as events:
+        first = await soon(anext(events))
+        async for event in events:
+            seen.append(event)
+            if event.kind == "priority" and event.detail.get("priority") == 40:
+                break
+
+    everything = await queue.store.events(first.id, subjects=[job.id])
+    assert [event.id for event in seen] == [event.id for event in everything.events][: len(seen)]
+    assert len(seen) >= 15
+
+
+async def test_many_watchers_are_served_by_one_reader(queue: qo.Queue, worker: qo.Worker) -> None:
+    worker.task("build")(lambda: None)
+    jobs = [await queue.submit("build") for _ in range(200)]
+    reads = 0
+    events = queue.store.events
+
+    async def counted(after: int, **options: Any) -> Any:
+        nonlocal reads
+        reads += len(options.get("subjects") or ()) > 1
+        return await events(after, **options)
+
+    queue.store.events = counted  # type: ignore[method-assign]
+    waits = [asyncio.create_task(queue.wait(job.id)) for job in jobs]
+    async with running(worker):
+        ended = await soon(asyncio.gather(*waits))
+
+    assert {job.state for job in ended} == {qo.State.SUCCEEDED}
+    assert reads < 100
+    assert queue._follower._watchers == {}
+
+
+async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue, worker: qo.Worker) -> None:
+    rng = random.Random(1)
+
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        for done in range(10):
+            await ctx.progress(done)
+
+    async def follow(job_id: str) -> list[int]:
+        """Leave after every few events and come back with the last id."""
+        ids: list[int] = []
+        after = None
+        while True:
+            async with aclosing(queue.watch(job_id, after=after)) as events:
+                left = rng.randint(1, 3)
+                async for event in events:
+                    if not event.detail.get("present"):
+                        ids.append(event.id)
+                    after = event.id
+                    left -= 1
+                    if left == 0:
+                        break
+                else:
+                    return ids
+            if event.kind == "succeeded":
+                return ids
+
+    jobs = [await queue.submit("build") for _ in range(10)]
+    cursor = await queue.store.newest_event()
+    follows = [asyncio.create_task(follow(job.id)) for job in jobs]
+    await asyncio.sleep(0)
+    async with running(worker):
+        seen = await soon(asyncio.gather(*follows))
+
+    for job, ids in zip(jobs, seen, strict=True):
+        everything = await queue.store.events(cursor, subjects=[job.id])
+        assert ids == [event.id for event in everything.events]
