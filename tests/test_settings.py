@@ -298,3 +298,17 @@ def test_whatever_code_gives_is_either_settings_or_a_settings_error(code, tmp_pa
     except SettingsError:
         return
     assert settings.queue.cap >= 0
+
+
+@pytest.mark.parametrize("field", ["webhook_url", "webhook_secret", "smtp_url"])
+def test_a_refused_secret_is_not_shown(field: str) -> None:
+    with pytest.raises(SettingsError) as refusal:
+        load_settings({"notify": {field: 123456789}}, environ={})
+
+    assert f"notify.{field} is not allowed; expected text that is not empty" in str(refusal.value)
+    assert "123456789" not in str(refusal.value)
+
+
+def test_a_payload_limit_above_what_stores_take_is_refused() -> None:
+    with pytest.raises(SettingsError, match="from 1 to 1048576"):
+        load_settings({"queue": {"max_payload_bytes": 2_000_000}}, environ={})

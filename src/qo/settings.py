@@ -29,6 +29,7 @@ AtLeastOne = Annotated[int, Meta(ge=1, le=10**9, description="a whole number fro
 Boost = Annotated[int, Meta(ge=0, le=63, description="a whole number of places from 0 to 63")]
 Seconds = Annotated[float, Meta(gt=0, le=TEN_YEARS_SECS, description="seconds above 0, at most ten years")]
 SecondsOrOff = Annotated[float, Meta(ge=0, le=TEN_YEARS_SECS, description="seconds, 0 to ten years")]
+UpToAnHour = Annotated[float, Meta(ge=0, le=3600, description="seconds, 0 to 3600")]
 Days = Annotated[float, Meta(ge=0, le=3650, description="days, 0 to 3650")]
 Hours = Annotated[float, Meta(gt=0, le=87_600, description="hours above 0, at most 87600")]
 ListOfHours = Annotated[tuple[Hours, ...], Meta(description="a list of hours above 0, at most 87600")]
@@ -39,6 +40,10 @@ Priority = Annotated[
     Annotated[int, Meta(ge=0, le=99)] | Literal["urgent", "high", "normal", "low", "background"],
     Meta(description="a whole number from 0 to 99, or urgent, high, normal, low or background"),
 ]
+Secret = Annotated[
+    Text | None, Meta(description="text that is not empty", extra={"secret": True})  # a refusal does not show it
+]
+PayloadBytes = Annotated[int, Meta(ge=1, le=1_048_576, description="a whole number of bytes from 1 to 1048576")]
 CapAppliesTo = Annotated[Literal["tiered", "all"], Meta(description='"tiered" or "all"')]
 OptionalText = Annotated[Text | None, Meta(description="text that is not empty")]
 Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addresses")]
@@ -94,10 +99,10 @@ class QueueSettings(_Section, frozen=True, kw_only=True):
     cap: Count = 100
     cap_applies_to: CapAppliesTo = "tiered"
     retry_after_step_secs: Seconds = 900
-    quota_jitter_secs: SecondsOrOff = 3600
+    quota_jitter_secs: UpToAnHour = 3600
     default_priority: Priority = "normal"
     aging_period_secs: SecondsOrOff = 3600
-    max_payload_bytes: AtLeastOne = 1_048_576
+    max_payload_bytes: PayloadBytes = 1_048_576
     retention_days_sql: Days = 7
     retention_days_redis: Days = 1
     retention_jobs: Count = 100_000
@@ -155,11 +160,11 @@ class NotifySettings(_Section, frozen=True, kw_only=True):
     one whole attempt. What fits together is checked where the notifier is made.
     """
 
-    webhook_url: OptionalText = None
-    webhook_secret: OptionalText = None
+    webhook_url: Secret = None
+    webhook_secret: Secret = None
     email_to: Addresses = ()
     email_from: OptionalText = None
-    smtp_url: OptionalText = None
+    smtp_url: Secret = None
     timeout_secs: Seconds = 10
     attempts: AtLeastOne = 3
 
@@ -300,7 +305,9 @@ def _refusal(path: tuple[str, ...], values: Mapping[str, Any]) -> str:
             break
     described = isinstance(here, inspect.Metadata) and here.extra_json_schema
     expected = described["description"] if described else "a table"
-    return f"{_dotted(known)} is {_value_at(values, known)!r}; expected {expected}."
+    is_secret = isinstance(here, inspect.Metadata) and bool(here.extra)
+    value = "not allowed" if is_secret else repr(_value_at(values, known))
+    return f"{_dotted(known)} is {value}; expected {expected}."
 
 
 def _is_name(key: str) -> bool:

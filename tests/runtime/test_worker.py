@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import threading
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -307,7 +308,7 @@ async def test_finished_jobs_go_back_and_new_ones_come_in_one_round_trip(queue: 
     await soon(worker.run_until_idle())
 
     # Every finish but the last is followed by a claim before its own answer is there.
-    together = [after for before, after in zip(calls, calls[1:], strict=False) if before == "finish"]
+    together = [after for before, after in pairwise(calls) if before == "finish"]
     assert together.count("claim") >= len(together) - 1
     assert len(together) <= 30
 

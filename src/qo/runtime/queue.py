@@ -16,24 +16,24 @@ import msgspec
 from qo.errors import PhaseTaken, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
-from qo.policy.admission import admission, find_tier, retry_after
+from qo.policy.admission import find_tier, retry_after
 from qo.policy.days import day_of, midnight
-from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
-from qo.policy.groups import GLOBAL
+from qo.policy.estimate import base_estimate
 from qo.policy.ordering import parse_priority
-from qo.policy.why import Blocked, Facts, Holder, Why, explain
+from qo.policy.why import Why, explain
 from qo.policy.words import position_message
 from qo.runtime.analytics import Analytics, analyse
 from qo.runtime.feed import Follower, Reset
 from qo.runtime.gathering import Gathering
-from qo.runtime.ids import new_id
+from qo.runtime.reasons import facts_of
+from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
-from qo.settings import Settings, Tier
+from qo.runtime.waiting import active_places, average_duration
+from qo.settings import Settings
 from qo.store.base import Store
 from qo.store.check import check_submission
 from qo.store.values import (
     Accepted,
-    Blockers,
     GroupStatus,
     Limit,
     LimitIgnored,
@@ -41,7 +41,6 @@ from qo.store.values import (
     Refusal,
     RefusalReason,
     Source,
-    Standing,
     Submission,
     WorkerInfo,
 )
@@ -124,7 +123,7 @@ class Queue:
             timeout=timeout,
             by=by,
         )
-        submission = self._submission(new)
+        submission = make_submission(new, self.settings, draw=self._draw)
         check_submission(submission)  # here, because it is sent together with those of other callers
         return await self._job_or_refusal(new, await self._submitting.send(submission))
 
@@ -133,7 +132,7 @@ class Queue:
 
         A job that is not even well-formed raises, and then none was submitted.
         """
-        answers = await self.store.submit([self._submission(new) for new in jobs])
+        answers = await self.store.submit([make_submission(new, self.settings, draw=self._draw) for new in jobs])
         admitted: list[Job | SubmitRefused] = []
         for new, answer in zip(jobs, answers, strict=True):
             try:
@@ -141,32 +140,6 @@ class Queue:
             except SubmitRefused as refusal:
                 admitted.append(refusal)
         return admitted
-
-    def _submission(self, new: New) -> Submission:
-        admitted = admission(new, self.settings, now_ms=_now_ms())
-        limits: tuple[Limit, ...] = ()
-        if admitted.limited_group is not None and new.concurrency_limit is not None:
-            limits = (Limit(group=admitted.limited_group, slots=new.concurrency_limit, source=Source.SUBMIT),)
-        return Submission(
-            id=new_id() if new.id is None else new.id,
-            task=new.task,
-            payload=admitted.payload,
-            priority=admitted.priority,
-            user=new.user,
-            project=new.project,
-            standing=None if new.tier is None else _standing(new.tier, find_tier(new.tier, self.settings.tiers)),
-            parent=new.parent,
-            phase=new.phase,
-            groups=admitted.groups,
-            limits=limits,
-            unique=new.unique,
-            run_at_ms=admitted.run_at_ms,
-            quota_jitter_ms=round(self._draw() * self.settings.queue.quota_jitter_secs * 1000),
-            cap=admitted.cap,
-            max_attempts=admitted.max_attempts,
-            timeout_ms=admitted.timeout_ms,
-            by=new.by,
-        )
 
     async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Job:
         if isinstance(answer, Accepted):
@@ -179,8 +152,8 @@ class Queue:
             raise PhaseTaken(new.parent, new.phase, answer.taken_by)
         wait = retry_after(
             over=answer.waiting - answer.cap,
-            average_seconds=await self._average_duration(None, new.tier),
-            places=await self._active_places(),
+            average_seconds=await average_duration(self.store, self.settings, task=None, tier=new.tier),
+            places=await active_places(self.store),
             step_seconds=self.settings.queue.retry_after_step_secs,
         )
         raise QueueFull(answer.waiting, answer.cap, wait)
@@ -270,40 +243,10 @@ class Queue:
     async def why(self, job_id: str, *, for_user: str | None = None) -> Why:
         """Why a job is not running. `for_user`: others' jobs that hold slots are counted, not named."""
         blockers = await self.store.blockers(job_id)
-        return explain(await self._facts(blockers, for_user=for_user))
-
-    async def _facts(self, blockers: Blockers, *, for_user: str | None) -> Facts:
-        visible = set()
+        visible = None
         if for_user is not None:
             visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
-        return Facts(
-            job=blockers.job,
-            ahead=blockers.ahead,
-            blocked_by=tuple(
-                Blocked(
-                    group=group.group,
-                    limit=group.limit,
-                    active=group.active,
-                    paused=group.paused,
-                    closed_until=group.closed_until,
-                )
-                for group in blockers.groups
-            ),
-            holders=tuple(
-                Holder(
-                    group=group.group,
-                    slot_id=slot.slot_id,
-                    holder=slot.holder if for_user is None or slot.holder in visible else None,
-                    since=moment(int(slot.token) // 1000),  # a token is the µs at which it was given
-                )
-                for group in blockers.groups
-                for slot in group.slots
-            ),
-            waits_for=blockers.waits_for,
-            waits_for_state=blockers.waits_for_state,
-            has_worker=blockers.has_worker,
-            now=datetime.now(UTC),
-        )
+        return explain(facts_of(blockers, visible=visible))
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today; `tier` for a user who has none yet."""
@@ -326,27 +269,10 @@ class Queue:
             return None
         return base_estimate(
             position=job.position,
-            active_workers=await self._active_places(),
-            average_seconds=await self._average_duration(job.task, job.tier),
+            active_workers=await active_places(self.store),
+            average_seconds=await average_duration(self.store, self.settings, task=job.task, tier=job.tier),
             settings=self.settings.estimate,
         )
-
-    async def _average_duration(self, task: str | None, tier: str | None) -> float:
-        """Of the task where it has run, else of the tier, else the first guess."""
-        names = [duration_of_task(task)] if task is not None else []
-        names += [duration_of_tier(tier)] if tier is not None else []
-        known = await self.store.averages(names)
-        for name in names:
-            if name in known:
-                return known[name].value
-        if tier is not None and tier in self.settings.tiers:
-            return self.settings.tiers[tier].first_guess_secs
-        return self.settings.estimate.first_guess_secs
-
-    async def _active_places(self) -> int:
-        places = sum(worker.places for worker in await self.store.workers())
-        limit = (await self.store.group(GLOBAL)).limit
-        return max(1, places if limit is None else min(places, limit))
 
     async def analytics(self, *, minutes: int = 60) -> Analytics:
         """The line, who works on it, and how it went in the last minutes."""
@@ -416,7 +342,7 @@ class Queue:
 
     async def set_tier(self, user: str, tier: str, by: str | None = None) -> None:
         """Give a user a tier; it counts at once for their waiting and deferred jobs."""
-        standing = _standing(tier, find_tier(tier, self.settings.tiers))
+        standing = standing_of(tier, self.settings.tiers)
         self.warn_of_ignored(await self.store.set_tier(user, standing, by=by))
 
     # --- limits -----------------------------------------------------------------------------------------------
@@ -458,18 +384,6 @@ class Queue:
                 Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits.items()
             ]
             self.warn_of_ignored(await self.store.set_limits(configured))
-
-
-def _standing(name: str, tier: Tier) -> Standing:
-    return Standing(
-        tier=name,
-        boost=tier.boost,
-        user_limit=tier.per_user,
-        project_limit=tier.per_project,
-        daily_quota=tier.jobs_per_day,
-        iterations_batch=tier.iterations,
-        iterations_max=tier.max_iterations,
-    )
 
 
 def _for_people(job: Job) -> Job:
