@@ -1,16 +1,17 @@
-"""`make bench`: every figure of the store, in one run. `--quick` with fewer jobs, to see that it works."""
+"""`make bench`: every figure of the store and the runtime, in one run. `--quick` with fewer jobs, to see that it works."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 
-from bench import flat_claims, store_speed
+from bench import flat_claims, runtime_speed, store_speed
 
 
 async def main(*, quick: bool) -> None:
     print(f"one synchronous 4 KiB write on this disk: {store_speed.disk_sync_ms():.2f} ms")
     await store_speed.report(jobs=500 if quick else 5000)
+    await runtime_speed.report(jobs=1000 if quick else 10_000)
     await flat_claims.report_positions(waiting=1000 if quick else 10_000)
     await flat_claims.report_relimiting(parked=2000 if quick else 100_000)
     await flat_claims.report(many=5000 if quick else 1_000_000, parked=1000 if quick else 100_000)

@@ -1,0 +1,138 @@
+"""What the runtime adds to the store: jobs a second, how soon a job starts, what an idle worker costs.
+
+Runtime and store alone take turns in rounds of one run; the best round of each counts, as in `store_speed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import qo
+from bench.store_speed import drain
+from qo.store.sqlite import SQLiteStore
+from qo.store.values import Submission
+
+BATCH = 500
+
+IDLE_WORKER = """
+import time
+began = time.perf_counter()
+import asyncio, resource, sys
+import qo
+
+async def main():
+    queue = await qo.connect(sys.argv[1])
+    worker = qo.Worker(queue, "bench")
+    claim = queue.store.claim
+
+    async def first_claim(**options):
+        claimed = await claim(**options)
+        queue.store.claim = claim
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(time.perf_counter() - began, memory, flush=True)
+        return claimed
+
+    queue.store.claim = first_claim
+
+    @worker.task
+    async def noop(data):
+        print(time.time(), flush=True)
+
+    await worker.run()
+
+asyncio.run(main())
+"""
+
+
+async def runtime_jobs_per_second(jobs: int) -> float:
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        async with await qo.connect(f"sqlite:///{folder}/qo.db", settings={}) as queue:
+            worker = qo.Worker(queue, "bench")
+
+            @worker.task
+            async def noop() -> None: ...
+
+            for _ in range(0, jobs, BATCH):
+                await queue.submit_many([qo.New("noop")] * BATCH)
+            started = time.perf_counter()
+            await worker.run_until_idle()
+            seconds = time.perf_counter() - started
+            assert (await queue.analytics()).ended == {"succeeded": jobs}
+    return jobs / seconds
+
+
+async def store_jobs_per_second(jobs: int) -> float:
+    """Claims and finishes of fifty, each waited for: what one client of the store alone gets."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        store = await SQLiteStore.open(f"{folder}/qo.db")
+        for first in range(0, jobs, BATCH):
+            await store.submit([Submission(id=f"job-{first + n}", task="work") for n in range(BATCH)])
+        claim_seconds, finish_seconds = await drain(store, jobs)
+        await store.close()
+    return jobs / (claim_seconds + finish_seconds)
+
+
+async def start_ms_same_process(jobs: int) -> float:
+    """From the call of submit to the first line of the handler, the worker being idle; the median."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        async with await qo.connect(f"sqlite:///{folder}/qo.db", settings={}) as queue:
+            worker = qo.Worker(queue, "bench")
+            started: asyncio.Queue[float] = asyncio.Queue()
+
+            @worker.task
+            async def noop() -> None:
+                started.put_nowait(time.perf_counter())
+
+            run = asyncio.create_task(worker.run())
+            waits = []
+            for _ in range(jobs):
+                await asyncio.sleep(0.02)  # until it is idle again
+                submitted = time.perf_counter()
+                await queue.submit("noop")
+                waits.append(await started.get() - submitted)
+            worker.stop()
+            await run
+    return statistics.median(waits) * 1000
+
+
+async def other_process(jobs: int) -> tuple[float, float, float]:
+    """(median ms from submit to start, seconds from import to first claim, MB of the idle worker) of a process."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
+        url = f"sqlite:///{folder}/qo.db"
+        async with await qo.connect(url, settings={}) as queue:
+            worker = subprocess.Popen(
+                [sys.executable, "-c", IDLE_WORKER, url], stdout=subprocess.PIPE, text=True, cwd=folder
+            )
+            assert worker.stdout is not None
+            try:
+                start_seconds, memory = map(float, worker.stdout.readline().split())
+                waits = []
+                for _ in range(jobs):
+                    await asyncio.sleep(0.05)  # until it is idle again
+                    submitted = time.time()
+                    await queue.submit("noop")
+                    waits.append(float(await asyncio.to_thread(worker.stdout.readline)) - submitted)
+            finally:
+                worker.terminate()
+                worker.wait(timeout=40)
+    return statistics.median(waits) * 1000, start_seconds, memory
+
+
+async def report(*, jobs: int = 10_000, rounds: int = 3) -> None:
+    runtime = store = 0.0
+    for _ in range(rounds):
+        store = max(store, await store_jobs_per_second(jobs))
+        runtime = max(runtime, await runtime_jobs_per_second(jobs))
+    print(f"\none worker process, no-op async handler, {jobs} jobs waiting, best of {rounds} rounds")
+    print(f"  {runtime:6.0f} jobs/s, the store alone {store:6.0f} jobs/s: {runtime / store:.0%} of it (at least 60 %)")
+    same = await start_ms_same_process(50)
+    print(f"  idle worker, job submitted from the same process: starts after {same:.1f} ms at the median (within 3)")
+    other, start_seconds, memory = await other_process(50)
+    print(f"  idle worker, job submitted from another process:  starts after {other:.1f} ms at the median (within 20)")
+    print(f"  worker start, import to first claim: {start_seconds:.2f} s (under 0.4); memory {memory:.0f} MB (under 60)")
