@@ -259,6 +259,29 @@ async def test_results_are_kept(queue: qo.Queue, worker: qo.Worker, result: Any)
     assert (await run_one(queue, worker, "gives")).result == result
 
 
+async def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task
+    async def later() -> None:
+        raise qo.Retry(after=timedelta(days=900_000_000))
+
+    worker.task("fine")(lambda: "fine")
+    odd, fine = await queue.submit("later"), await queue.submit("fine")
+    await soon(worker.run_until_idle())
+
+    assert (await queue.get(fine.id)).result == "fine"
+    failed = await queue.get(odd.id)
+    assert (failed.state, failed.attempts) == (qo.State.FAILED, 1)
+    assert failed.error is not None
+    assert "retry_at_ms" in failed.error.message
+
+
+async def test_names_may_be_as_long_as_the_rules_allow(queue: qo.Queue, worker: qo.Worker) -> None:
+    longest = "t" * 200
+    worker.task(longest)(lambda: "fine")
+
+    assert (await run_one(queue, worker, longest, user="u" * 200, id="i" * 200)).result == "fine"
+
+
 # --- timeouts -------------------------------------------------------------------------------------------------
 
 

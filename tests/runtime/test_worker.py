@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from running import run_one, running, soon, state_is
+from running import run_one, running, soon, state_is, until
 
 import qo
 
@@ -343,6 +343,23 @@ async def test_a_worker_that_handles_only_one_task_leaves_the_others(queue: qo.Q
     assert (await queue.get(mine.id)).state is qo.State.SUCCEEDED
     assert (await queue.get(other.id)).state is qo.State.QUEUED
     assert "no worker for task other is running" in (await queue.why(other.id)).sentence
+
+
+async def test_a_worker_without_tasks_is_refused(worker: qo.Worker) -> None:
+    with pytest.raises(qo.InvalidValue, match="has no tasks; register a handler"):
+        await worker.run()
+
+
+async def test_a_worker_runs_once_at_a_time(queue: qo.Queue, worker: qo.Worker) -> None:
+    worker.task("job")(lambda: None)
+    async with running(worker):
+        await until(lambda: _registered(queue))
+        with pytest.raises(qo.InvalidValue, match="runs already"):
+            await worker.run()
+
+
+async def _registered(queue: qo.Queue) -> bool:
+    return len(await queue.workers()) == 1
 
 
 # --- stopping -------------------------------------------------------------------------------------------------

@@ -114,7 +114,6 @@ def test_other_names_are_refused_in_a_submission(field, name):
         lambda name: check.check_tier(name, standing(), by=None),
         lambda name: check.check_move(name, before="b", after=None, by=None),
         lambda name: check.check_record(name, {}, version=0),
-        lambda name: check.check_average(average(name=name)),
     ],
 )
 def test_other_names_are_refused_everywhere(checked, name):
@@ -531,3 +530,10 @@ def test_a_bad_field_of_a_submit_is_a_refused_submit() -> None:
 def test_a_record_that_json_cannot_hold_is_refused() -> None:
     with pytest.raises(InvalidValue, match=r"^value is .* not JSON"):
         check.check_record("key", object(), version=0)
+
+
+def test_the_name_of_an_average_has_room_for_a_prefix():
+    check.check_average(average(name="duration:task:" + "t" * 200))
+
+    with pytest.raises(InvalidValue, match="use 1 to 250"):
+        check.check_average(average(name="x" * 251))

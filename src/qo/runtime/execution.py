@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from qo.errors import Fail, InvalidTransition, LeaseLost, Retry
+from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
 from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.policy.retry import retry_delay_ms
@@ -25,7 +25,7 @@ from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, Th
 from qo.runtime.failure import report_failure
 from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
-from qo.store.check import check_advance
+from qo.store.check import check_advance, check_outcome
 from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal
 
 log = logging.getLogger("qo.worker")
@@ -267,6 +267,16 @@ class Execution:
 
     def _name(self) -> tuple[str, str]:
         return self.task.name, self.lease.job.id
+
+
+def storable(outcome: Outcome) -> Outcome:
+    """The outcome, or a failure in its stead where the store would refuse it."""
+    try:
+        check_outcome(outcome)
+    except InvalidValue as error:
+        told = JobError(message=f"The outcome of the run cannot be stored: {error}")
+        return Outcome(job_id=outcome.job_id, token=outcome.token, state=State.FAILED, error=told)
+    return outcome
 
 
 def _encoded(result: Any, settings: Settings) -> bytes | None:

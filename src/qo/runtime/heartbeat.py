@@ -83,7 +83,12 @@ class Heartbeat:
                 last_beat = time.monotonic()
             except QoError as error:
                 log.warning("leases cannot be renewed for now, trying again: %s", error)
-                await asyncio.sleep(min(TRY_AGAIN_SECONDS, self._every_seconds))
+            except Exception:
+                # Whatever it was, without renewals every job here would be given away.
+                log.exception("leases could not be renewed, trying again")
+            else:
+                continue
+            await asyncio.sleep(min(TRY_AGAIN_SECONDS, self._every_seconds))
 
     async def beat(self) -> None:
         with self._lock:
@@ -106,6 +111,10 @@ class Heartbeat:
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
             except QoError as error:
                 log.warning("cancellations cannot be heard for now, trying again: %s", error)
+                await asyncio.sleep(TRY_AGAIN_SECONDS)
+            except Exception:
+                # Whatever it was, handlers must go on being told.
+                log.exception("cancellations could not be heard, trying again")
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
 
     async def _listen(self, cursor: int | None) -> int:

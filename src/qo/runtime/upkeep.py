@@ -47,6 +47,9 @@ class Upkeep:
                 await step()
             except QoError as error:
                 log.warning("upkeep could not be done, trying again: %s", error)
+            except Exception:
+                # Whatever it was, the next portion may go through.
+                log.exception("upkeep failed, trying again")
 
     async def catch_up(self) -> None:
         """Recover leases that ran out and let due jobs join. A claim does it too, but a full worker claims nothing."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
 from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
-from qo.runtime.execution import Execution, Interruption
+from qo.runtime.execution import Execution, Interruption, storable
 from qo.runtime.gathering import Gathering
 from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.ids import new_id
@@ -146,6 +146,10 @@ class Worker:
     # --- the loop ---------------------------------------------------------------------------------------------
 
     async def _work(self, *, until_idle: bool) -> None:
+        if self._loop is not None:
+            raise InvalidValue(f"Worker {self.name!r} runs already; make another one to run beside it.")
+        if not self._tasks and not self._cron:
+            raise InvalidValue(f"Worker {self.name!r} has no tasks; register a handler with @worker.task first.")
         with heeding_signals(self):
             async with self._alive():
                 while not self._stopping:
@@ -191,7 +195,7 @@ class Worker:
             return
         changed = asyncio.ensure_future(self._changed.wait())
         waits: list[asyncio.Future[Any]] = [changed]
-        if self._free_places():
+        if self._free_places() and self._tasks:
             waits.append(asyncio.ensure_future(self._wait_for_work()))
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -211,7 +215,12 @@ class Worker:
     async def _finish(self, outcomes: list[Outcome]) -> None:
         if not outcomes:
             return
-        for answer in await self._store.finish(outcomes):
+        try:
+            answers = await self._store.finish(outcomes)
+        except InvalidValue:
+            # What a handler made cannot be stored. The others must not suffer, and its own job has failed.
+            answers = await self._store.finish([storable(outcome) for outcome in outcomes])
+        for answer in answers:
             if answer.lost:
                 log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
 

@@ -16,6 +16,8 @@ from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
 from qo.store.values import Average, Source, Standing
 
 MAX_NAME_CHARACTERS = 200
+MAX_AVERAGE_NAME_CHARACTERS = 250
+"""what is averaged of a task or a tier has a prefix before its name"""
 MAX_PAYLOAD_BYTES = 1024 * 1024
 MAX_QUOTA_JITTER_MS = 3_600_000
 MAX_COUNT = 2**31 - 1
@@ -33,22 +35,20 @@ CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 can hold these
 
 
-def check_name(field: str, value: object) -> None:
+def check_name(field: str, value: object, *, longest: int = MAX_NAME_CHARACTERS) -> None:
     """An id or a name that somebody made: of a job, user, project, parent, worker, holder, claim, …"""
-    if type(value) is str and 0 < len(value) <= MAX_NAME_CHARACTERS and value.isprintable():
+    if type(value) is str and 0 < len(value) <= longest and value.isprintable():
         return
     if not isinstance(value, str):
-        raise InvalidValue(f"{field} is {shown(value)}; use text of 1 to {MAX_NAME_CHARACTERS} characters.")
+        raise InvalidValue(f"{field} is {shown(value)}; use text of 1 to {longest} characters.")
     if not value:
-        raise InvalidValue(f"{field} is empty; use 1 to {MAX_NAME_CHARACTERS} characters.")
-    if len(value) > MAX_NAME_CHARACTERS:
-        raise InvalidValue(
-            f"{field} is {shown(value)}, which has {len(value)} characters; use 1 to {MAX_NAME_CHARACTERS}."
-        )
+        raise InvalidValue(f"{field} is empty; use 1 to {longest} characters.")
+    if len(value) > longest:
+        raise InvalidValue(f"{field} is {shown(value)}, which has {len(value)} characters; use 1 to {longest}.")
     if wrong := CONTROL_OR_SURROGATE.search(value):
         raise InvalidValue(
             f"{field} is {shown(value)}, which has a control character or half a surrogate pair "
-            f"at index {wrong.start()}; use 1 to {MAX_NAME_CHARACTERS} characters without those."
+            f"at index {wrong.start()}; use 1 to {longest} characters without those."
         )
 
 
@@ -138,7 +138,7 @@ def check_closed(closed: Mapping[str, int]) -> None:
 
 
 def check_average(average: Average) -> None:
-    check_name("name of an average", average.name)
+    check_name("name of an average", average.name, longest=MAX_AVERAGE_NAME_CHARACTERS)
     check_finite("first", average.first)
     check_finite("weight", average.weight)
     if not 0 <= average.weight <= 1:
