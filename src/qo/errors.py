@@ -5,6 +5,7 @@ A message names what was wrong, the value, what is allowed and what to do next.
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 
 
@@ -123,8 +124,9 @@ class QueueFull(SubmitRefused):
     """The line is at its cap."""
 
     def __init__(self, waiting: int, cap: int, retry_after: timedelta) -> None:
-        minutes = round(retry_after.total_seconds() / 60)
-        super().__init__(f"The system is busy, try again in {minutes} minutes ({waiting} jobs in line, cap {cap}).")
+        minutes = math.ceil(retry_after.total_seconds() / 60)
+        said = "1 minute" if minutes == 1 else f"{minutes} minutes"
+        super().__init__(f"The system is busy, try again in {said} ({waiting} jobs in line, cap {cap}).")
         self.waiting = waiting
         self.cap = cap
         self.retry_after = retry_after

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -120,7 +121,7 @@ class New(msgspec.Struct, frozen=True):
     tier: str | None = None
     parent: str | None = None
     phase: int | None = None
-    groups: tuple[str, ...] = ()
+    groups: Sequence[str] = ()
     concurrency_group: str | None = None
     concurrency_limit: int | None = None
     unique: str | None = None

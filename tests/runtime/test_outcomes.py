@@ -66,7 +66,7 @@ async def test_between_attempts_a_job_waits_for_the_delay_and_holds_nothing(queu
     assert job.started_at is not None
     assert timedelta(seconds=79) < job.run_at - job.started_at < timedelta(seconds=121)
     assert (await queue.limit("gpu")).active == 0
-    assert "its attempt 2 of 3" in (await queue.why(job.id)).sentence
+    assert "as attempt 2 of 3" in (await queue.why(job.id)).sentence
 
 
 @pytest.mark.parametrize("after", [50, timedelta(seconds=50)])

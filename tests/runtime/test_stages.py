@@ -56,9 +56,9 @@ async def test_the_status_is_the_stage_while_it_runs(queue: qo.Queue, worker: qo
 @pytest.mark.parametrize(
     ("walk", "says"),
     [
-        (["code"], "before its first stage and cannot become at stage 'code'; allowed now: 'scaffold'"),
-        (["scaffold", "deps"], "at stage 'scaffold' and cannot become at stage 'deps'; allowed now: 'code'"),
-        (["scaffold", "scaffold"], "cannot become at stage 'scaffold'; allowed now: 'code'"),
+        (["code"], "before its first stage and cannot become 'code'; allowed now: 'scaffold'"),
+        (["scaffold", "deps"], "at stage 'scaffold' and cannot become 'deps'; allowed now: 'code'"),
+        (["scaffold", "scaffold"], "cannot become 'scaffold'; allowed now: 'code'"),
         (["scaffold", "nonsense"], "allowed now: 'code'"),
         (["scaffold", "code"], "at stage 'code' and cannot become ready; allowed now: 'deps'"),
         ([], "before its first stage and cannot become ready; allowed now: 'scaffold'"),

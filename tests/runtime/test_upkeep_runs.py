@@ -160,7 +160,7 @@ async def test_a_failed_phase_holds_up_the_later_ones_until_it_is_retried(queue:
     await queue.retry(first.id)
     await soon(worker.run_until_idle())
 
-    assert why == "It waits for phase 1 of app, which has failed; retry that one and this one goes on."
+    assert why == "It waits for phase 1 of parent app, which has failed; retry that one and this one goes on."
     assert (await queue.get(second.id)).state is State.SUCCEEDED
 
 

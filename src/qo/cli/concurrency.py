@@ -10,8 +10,9 @@ from qo.cli.output import say, show_json, show_table
 from qo.cli.queue import group_as_json
 from qo.cli.running import on_queue
 from qo.cli.telling import time_told
+from qo.policy.words import counted
 from qo.runtime.queue import Queue
-from qo.store.values import GroupStatus
+from qo.store.values import GroupStatus, Source
 
 
 @click.group(cls=Group)
@@ -21,11 +22,13 @@ def concurrency() -> None:
 
 @concurrency.command()
 @click.argument("group", required=False)
+@click.option("--all", "every", is_flag=True, help="Also the idle groups of users and projects that a tier limits.")
 @store_options
-def status(target: Target, *, group: str | None) -> None:
-    """Show all groups that have a limit, a pause or holders; or GROUP and who holds its slots."""
+def status(target: Target, *, group: str | None, every: bool) -> None:
+    """Show the groups that have a limit, a pause or holders; or GROUP and who holds its slots."""
     if group is None:
-        _show_groups(target, on_queue(target, lambda queue: queue.limits()))
+        groups = on_queue(target, lambda queue: queue.limits())
+        _show_groups(target, [each for each in groups if every or not _is_idle(each)], of=len(groups))
     else:
         name = group
         _show_group(target, on_queue(target, lambda queue: queue.limit(name)))
@@ -33,7 +36,9 @@ def status(target: Target, *, group: str | None) -> None:
 
 @concurrency.command("set")
 @click.argument("group")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", required=True, help="How many slots it has from now on.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), metavar="N", required=True, help="How many slots it has from now on."
+)
 @by_option
 @store_options
 def set_limit(target: Target, *, group: str, limit: int, by: str | None) -> None:
@@ -75,15 +80,26 @@ def release(target: Target, *, group: str, slot: int, force: bool, by: str | Non
         say(f"Released slot {slot} of {group}; {holder} held it and has lost its lease.")
 
 
-def _show_groups(target: Target, groups: list[GroupStatus]) -> None:
+def _is_idle(group: GroupStatus) -> bool:
+    """Nothing happens in it, and nobody in particular has limited it: every past user of a tier has such a group."""
+    return group.source is Source.TIER and not (group.active or group.waiting or group.paused)
+
+
+def _show_groups(target: Target, groups: list[GroupStatus], *, of: int) -> None:
     if target.as_json:
         # Their slots are not read for a list, and an empty list would say that nobody holds any.
         show_json([{key: value for key, value in group_as_json(each).items() if key != "slots"} for each in groups])
     elif not groups:
-        say("No group has a limit, a pause or holders.")
+        say(
+            "No group has a limit, a pause or holders."
+            if of == 0
+            else f"All {of} groups are idle; see them with --all."
+        )
     else:
         rows = [(each.group, _used(each), _source(each), _state(each), each.waiting) for each in groups]
         show_table(("group", "used", "limit set by", "state", "put aside"), rows, whole=("group", "used"))
+        if len(groups) < of:
+            say(f"{counted(of - len(groups), 'idle group')} more with --all.")
 
 
 def _show_group(target: Target, group: GroupStatus) -> None:

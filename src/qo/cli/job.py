@@ -88,7 +88,8 @@ async def _watch(queue: Queue, job_id: str, *, as_json: bool) -> Job:
             if as_json:
                 show_json(event)
             elif event.kind not in ENDED:  # how it ended is told below, with its reason
-                say(f"{event.at.astimezone():%H:%M:%S} {_event_told(event, await queue.get(job_id))}")
+                now = await queue.get(job_id)
+                say(f"{event.at.astimezone():%H:%M:%S} {now.task} {now.id} {_event_told(event, now)}")
     ended = await queue.get(job_id)
     if not as_json:
         say(told(ended))
@@ -104,23 +105,23 @@ def _event_told(event: Event, now: Job) -> str:
     detail = event.detail
     match event.kind:
         case "stage":
-            return f"stage {detail['stage']}{_after_colon(detail.get('message'))}"
+            return f"is at stage {detail['stage']}{_after_colon(detail.get('message'))}"
         case "progress":
-            return f"progress {_progress(detail['done'], detail.get('total'), detail.get('text'))}"
+            return f"has done {_progress(detail['done'], detail.get('total'), detail.get('text'))}"
         case "starting" if "worker" in detail:
-            return f"starting on {detail['worker']}, attempt {detail['attempt']} of {now.max_attempts}"
+            return f"starts on {detail['worker']}, attempt {detail['attempt']} of {now.max_attempts}"
         case "priority" | "aged":
-            return f"priority is now {priority_told(detail['priority'])}"
+            return f"has priority {priority_told(detail['priority'])}"
         case "moved":
-            return f"moved, {where(now)}"
+            return f"was moved and {where(now)}"
         case "cancel_wanted":
-            return "told to stop"
+            return "was told to stop"
         case "lease_lost":
-            return f"lost by its worker{_after_colon(detail.get('reason'))}"
+            return f"was lost by its worker{_after_colon(detail.get('reason'))}"
         case kind if kind == now.state.value:
             return where(now)
         case kind:
-            return kind
+            return f"was {kind}"
 
 
 def _after_colon(text: str | None) -> str:

@@ -29,7 +29,11 @@ def jobs(target: Target, **filters: Any) -> None:
     if target.as_json:
         show_json(found)
     elif not found:
-        say("There are no such jobs." if any(filters[key] for key in filters if key != "limit") else "There are no jobs.")
+        say(
+            "There are no such jobs."
+            if any(filters[key] for key in filters if key != "limit")
+            else "There are no jobs."
+        )
     else:
         show_jobs(found)
         if len(found) == filters["limit"]:
@@ -38,7 +42,7 @@ def jobs(target: Target, **filters: Any) -> None:
 
 def show_jobs(found: list[Job]) -> None:
     """A table, with the columns that say something about these jobs."""
-    columns = {
+    columns: dict[str, list[object]] = {
         "#": [job.position for job in found],
         "id": [job.id for job in found],
         "task": [job.task for job in found],

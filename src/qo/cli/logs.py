@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
@@ -57,8 +60,19 @@ def show_warnings(stream: TextIO, *, as_json: bool) -> None:
     _send("qo", stream, JsonLines(brief=True) if as_json else Warnings(), logging.WARNING)
 
 
+class Handler(logging.StreamHandler[TextIO]):
+    """A worker whose log nobody reads any more, as after `qo up --demo | head`, stops like on SIGTERM."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            super().handleError(record)
+            return
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        signal.raise_signal(signal.SIGTERM)
+
+
 def _send(logger: str, stream: TextIO, formatter: logging.Formatter, level: int) -> None:
-    handler = logging.StreamHandler(stream)
+    handler = Handler(stream)
     handler.setFormatter(formatter)
     log = logging.getLogger(logger)
     log.handlers = [handler]

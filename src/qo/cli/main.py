@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from io import TextIOWrapper
 from typing import NoReturn
 
 import click
@@ -44,7 +45,9 @@ Exit codes:
 QO_SECTION__KEY; `qo init` writes a file that names them all."""
 
 
-@click.group(cls=LazyGroup, commands_at=COMMANDS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup, commands_at=COMMANDS, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, message="qo %(version)s")
 @store_options_of_all
 def qo() -> None:
@@ -54,6 +57,9 @@ def qo() -> None:
 def main() -> NoReturn:
     """Run the call in `sys.argv` and leave with its exit code. What was expected to go wrong is one sentence."""
     as_json = "--json" in sys.argv  # known even where the call could not be understood
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without a character shows ? and not an error
     try:
         code = qo.main(prog_name="qo", standalone_mode=False)
         sys.stdout.flush()

@@ -44,9 +44,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --url, --namespace and --json, and hand them to it as its first argument, a `Target`."""
 
     @wraps(command)
-    def with_target(
-        *args: Any, url: str | None, namespace: str | None, as_json: bool, **options: Any
-    ) -> Any:
+    def with_target(*args: Any, url: str | None, namespace: str | None, as_json: bool, **options: Any) -> Any:
         before = click.get_current_context().find_root().params  # `qo --json jobs` means the same as `qo jobs --json`
         target = Target(
             url=url or before["url"], namespace=namespace or before["namespace"], as_json=as_json or before["as_json"]
@@ -68,9 +66,9 @@ def store_options_of_all(group: Callable[..., Any]) -> Callable[..., Any]:
 
 def by_option(command: F) -> F:
     """--by, for the audit trail."""
-    return click.option("--by", default=_who_is_calling, metavar="NAME", help="Who does it, for the audit trail. Default: you.")(
-        command
-    )
+    return click.option(
+        "--by", default=_who_is_calling, metavar="NAME", help="Who does it, for the audit trail. Default: you."
+    )(command)
 
 
 def _who_is_calling() -> str | None:
@@ -82,48 +80,35 @@ def _who_is_calling() -> str | None:
         return None  # a container's user may have a number and no name
 
 
-class Priority(click.ParamType):
+# As types of click: what is wrong is raised as a `BadParameter`, to which click adds which parameter it was.
+
+
+def priority(value: str) -> int:
     """A number or a name."""
+    from qo.policy.ordering import parse_priority
 
-    name = "priority"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from qo.policy.ordering import parse_priority
-
-        is_number = isinstance(value, str) and re.fullmatch(r"-?\d{1,9}", value, re.ASCII)
-        try:
-            return parse_priority(int(value) if is_number else value)
-        except InvalidPriority as error:
-            self.fail(str(error), param, ctx)
+    try:
+        return parse_priority(int(value) if re.fullmatch(r"-?\d{1,9}", value, re.ASCII) else value)
+    except InvalidPriority as error:
+        raise click.BadParameter(str(error)) from None
 
 
-class Span(click.ParamType):
+def span(value: str) -> timedelta:
     """Seconds, or a number with its unit: 90, 1.5h."""
-
-    name = "span"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        if isinstance(value, timedelta):
-            return value
-        parts = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd]?)", value, re.ASCII)
-        if parts is None:
-            self.fail(f"{value!r} is no span of time; write seconds, or a number with s, m, h or d: 90, 1.5h.", param, ctx)
-        return timedelta(**{UNITS[parts[2]]: float(parts[1])})
+    parts = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)([smhd]?)", value, re.ASCII)
+    if parts is None:
+        raise click.BadParameter(
+            f"{value!r} is no span of time; write seconds, or a number with s, m, h or d: 90, 1.5h."
+        )
+    return timedelta(**{UNITS[parts[2]]: float(parts[1])})
 
 
-class Moment(click.ParamType):
+def moment(value: str) -> datetime:
     """A date and time with its zone."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            at = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time; write it like 2030-12-31T18:00:00Z.", param, ctx)
-        if at.tzinfo is None:
-            self.fail(f"{value!r} has no time zone; write {value}Z for UTC, or {value}+02:00.", param, ctx)
-        return at
-
-
-PRIORITY, SPAN, MOMENT = Priority(), Span(), Moment()
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is no time; write it like 2030-12-31T18:00:00Z.") from None
+    if at.tzinfo is None:
+        raise click.BadParameter(f"{value!r} has no time zone; write {value}Z for UTC, or {value}+02:00.")
+    return at

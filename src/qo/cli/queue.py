@@ -10,7 +10,8 @@ import msgspec
 from qo.cli.change import show_changed
 from qo.cli.jobs import show_jobs
 from qo.cli.lazy import Group
-from qo.cli.options import PRIORITY, Target, by_option, store_options
+from qo.cli.options import Target, by_option, store_options
+from qo.cli.options import priority as parsed_priority
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
 from qo.job import Job
@@ -81,7 +82,7 @@ def resume(target: Target, *, group: str, by: str | None) -> None:
 
 @queue.command()
 @click.argument("job_id", metavar="[ID]", required=False)
-@click.argument("priority", type=PRIORITY, required=False)
+@click.argument("priority", type=parsed_priority, required=False)
 @click.option("--parent", help="Of all unfinished jobs of this parent instead of one job.")
 @by_option
 @store_options
@@ -89,7 +90,7 @@ def priority(target: Target, *, job_id: str | None, priority: int | None, parent
     """Set the PRIORITY of the waiting job ID: 0 (soonest) to 99, or urgent, high, normal, low, background."""
     context = click.get_current_context()
     if parent is not None and priority is None:  # the one argument that is left is the priority
-        job_id, priority = None, PRIORITY.convert(job_id, None, context) if job_id is not None else None
+        job_id, priority = None, parsed_priority(job_id) if job_id is not None else None
     if priority is None or (job_id is None) == (parent is None):
         raise click.UsageError("Say `qo queue priority ID PRIORITY`, or `--parent PARENT PRIORITY`.", context)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
@@ -15,12 +15,12 @@ from qo.runtime.queue import Queue
 T = TypeVar("T")
 
 
-def on_queue(target: Target, work: Callable[[Queue], Awaitable[T]]) -> T:
+def on_queue(target: Target, work: Callable[[Queue], Awaitable[T]], *, settings: Mapping[str, Any] | None = None) -> T:
     """What `work` answers for the queue that the call is for. A `QoError` is left to `main`, which says it."""
     show_warnings(sys.stderr, as_json=target.as_json)
 
     async def connected() -> T:
-        async with await connect(settings=target.overrides()) as queue:
+        async with await connect(settings={**(settings or {}), **target.overrides()}) as queue:
             return await work(queue)
 
     return asyncio.run(connected())

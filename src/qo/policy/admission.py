@@ -13,6 +13,8 @@ from qo.job import New
 from qo.policy.ordering import parse_priority
 from qo.settings import Settings, Tier
 
+LONGEST_SPAN_SECS = 100 * 366 * 86_400
+
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """The decided fields of a submission; those a caller's word settles are taken from `New` as they are."""
@@ -34,13 +36,15 @@ def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
     if priority is None and new.parent is None:
         priority = settings.queue.default_priority  # a phase without a priority of its own has its parent's
     group = new.concurrency_group
+    if not isinstance(new.groups, tuple | list):
+        raise InvalidSubmit(f"groups is {new.groups!r}; give a list of names.")
     return Admission(
         payload=encode_payload(new.data, most_bytes=settings.queue.max_payload_bytes),
         priority=None if priority is None else parse_priority(priority),
         groups=(*new.groups, group) if group is not None and group != new.task else tuple(new.groups),
         limited_group=(group or new.task) if new.concurrency_limit is not None else None,
         run_at_ms=_run_at_ms(new, now_ms),
-        timeout_ms=None if new.timeout is None else milliseconds("timeout", new.timeout),
+        timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
         max_attempts=settings.retries.max_attempts if new.max_attempts is None else new.max_attempts,
         cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
     )
@@ -58,6 +62,9 @@ def encode_payload(data: object, *, most_bytes: int) -> bytes:
         payload = msgspec.json.encode(data)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidSubmit(f"data is not JSON: {error}; give values that JSON can hold.") from error
+    # The encoder writes null for what JSON has no number for; only then is it worth looking.
+    if b"null" in payload and _holds_no_number(data):
+        raise InvalidSubmit("data is not JSON: it holds NaN or Infinity; give values that JSON can hold.")
     if len(payload) > most_bytes:
         raise PayloadTooLarge(
             f"data is {len(payload)} bytes of JSON; at most {most_bytes} are allowed. Store it elsewhere and "
@@ -69,9 +76,16 @@ def encode_payload(data: object, *, most_bytes: int) -> bytes:
 def milliseconds(field: str, span: float | timedelta) -> int:
     """A span in seconds or as a timedelta, as whole milliseconds."""
     seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not math.isfinite(seconds) or seconds < 0:
-        raise InvalidSubmit(f"{field} is {span!r}; use seconds of 0 or more, or a timedelta.")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SPAN_SECS:
+        raise InvalidSubmit(f"{field} is {span!r}; use seconds of 0 or more (at most a hundred years), or a timedelta.")
     return round(seconds * 1000)
+
+
+def timeout_milliseconds(span: float | timedelta) -> int:
+    found = milliseconds("timeout", span)
+    if found == 0:
+        raise InvalidSubmit(f"timeout is {span!r}; use seconds above 0, or a timedelta.")
+    return found
 
 
 def retry_after(*, over: int, average_seconds: float, places: int, step_seconds: float) -> timedelta:
@@ -81,12 +95,25 @@ def retry_after(*, over: int, average_seconds: float, places: int, step_seconds:
 
 
 def _run_at_ms(new: New, now_ms: int) -> int | None:
+    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None):
+        raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
     if new.delay is not None and new.run_at is not None:
         raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
     if new.delay is not None:
         return now_ms + milliseconds("delay", new.delay)
     if new.run_at is None:
         return None
-    if not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None:
-        raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
     return round(new.run_at.timestamp() * 1000)
+
+
+def _holds_no_number(data: object) -> bool:
+    left = [msgspec.to_builtins(data, str_keys=True)]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return True
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list | tuple):
+            left.extend(value)
+    return False

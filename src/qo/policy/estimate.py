@@ -12,7 +12,8 @@ def base_estimate(
 ) -> Estimate:
     """`average x position / active workers`, with the settings' spread around it."""
     seconds = average_seconds * position / max(active_workers, 1)
-    lower, upper = seconds * (1 - settings.spread), seconds * (1 + settings.spread)
+    # To the millisecond, or 3780 s would be 3779.9999999999995 and a minute less in words.
+    lower, upper = round(seconds * (1 - settings.spread), 3), round(seconds * (1 + settings.spread), 3)
     return Estimate(
         estimate_seconds=seconds,
         lower_bound=lower,

@@ -33,7 +33,7 @@ SECRET, ADDRESS, EMAIL, EVERYTHING = "[secret]", "[address]", "[e-mail]", "[remo
 
 SHORTEST_SECRET = 6  # characters of a value worth looking for; shorter ones would blank out ordinary text
 SHORTEST_ENCODED_SECRET = 8
-FEWEST_RANDOM_CHARACTERS = 24
+FEWEST_RANDOM_CHARACTERS = 23
 ROUNDS = 5
 
 
@@ -44,7 +44,7 @@ def redact(text: str, *, secrets: Collection[str] = ()) -> str:
     name or its shape (see the module), so a secret that looks like an ordinary word is found only if it is
     named or given. Redacting what was redacted changes nothing. Never raises.
     """
-    forms = {form for secret in secrets for form in _forms_of(secret)}
+    forms = {form for secret in secrets if len(secret) <= len(text) for form in _forms_of(secret)}
     for _ in range(ROUNDS):
         redacted = _redact_known(text, forms)
         lowered = redacted.lower().replace(SECRET, "")
@@ -75,6 +75,8 @@ def secret_values(values: Mapping[str, object]) -> frozenset[str]:
                 seen.add(id(value))
                 rest += ((named_secret or secret, inner) for secret, inner in _members(value))
             continue
+        if not isinstance(value, str | bytes | int | float):
+            continue
         text = value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         if named_secret:
             found.add(text)
@@ -83,14 +85,18 @@ def secret_values(values: Mapping[str, object]) -> frozenset[str]:
     return frozenset(text for text in found if len(text) >= SHORTEST_SECRET and text.lower() not in PLAIN_WORDS)
 
 
-def is_secret_name(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     """Whether a value of this name is to be hidden: `db_password`, `apiKey`, `X-Auth-Token`, not `max_token_count`."""
     return name not in WORKING_FOLDERS and _compiled(NAME).search(name) is not None
 
 
 def _members(value: Mapping[object, object] | Iterable[object]) -> Iterator[tuple[bool, object]]:
     if isinstance(value, Mapping):
-        return ((is_secret_name(str(name)), inner) for name, inner in value.items())
+        # With its number, because `max_tokens` is no secret while `tokens` may be.
+        return (
+            (_is_secret_name(f"{name}={inner}" if isinstance(inner, int) else str(name)), inner)
+            for name, inner in value.items()
+        )
     return ((False, inner) for inner in value)
 
 
@@ -132,6 +138,10 @@ def _redact_known(text: str, forms: Collection[str]) -> str:
 # --- Names that say that a value is secret ----------------------------------------------------------------------------
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 def _any_of(words: Iterable[str], *, ignore_case: bool = True) -> str:
     """One of these words (or patterns that begin with a letter). At most places only one letter is looked at."""
     endings: dict[str, list[str]] = {}
@@ -142,28 +152,25 @@ def _any_of(words: Iterable[str], *, ignore_case: bool = True) -> str:
 
 
 # Found as a part of any name, since hardly a word ends in them: PGPASSWORD, authtoken.
-SECRET_WORDS = (
-    *("password", "passwd", "passphrase", "passcode", "secret", "credential", "creds", "cookie", "csrf", "xsrf"),
-    r"token(?!s[\"'\s:=]{1,6}[0-9]{1,12}(?!\w))",  # "tokens: 128000" counts them
-    *("authorization", "session[ _-]?id", "connection[ _-]?string", "x-amz-signature", "x-goog-signature"),
-    *(
-        f"{kind}[ _.-]?key"
-        for kind in (
-            *("api", "access", "account", "admin", "app", "application", "auth", "client", "consumer", "deploy"),
-            *("encryption", "functions", "license", "master", "private", "secret", "service", "session", "shared"),
-            *("signing", "ssh", "storage", "subscription", "webhook"),
-        )
-    ),
-)
+SECRET_WORDS = _words(r"""
+    password passwd passphrase passcode credential creds cookie csrf xsrf authorization session[\x20_-]?id
+    connection[\x20_-]?string x-amz-signature x-goog-signature
+    secret(?!(?<=\[secret)\])
+    token(?!s["'\s:=]{1,6}[0-9]{1,12}(?!\w))
+""")  # neither our own "[secret]" nor a count of tokens ("tokens: 128000") is such a name
+SECRET_KEYS = _words("""
+    api access account admin app application auth client consumer deploy encryption functions license master private
+    secret service session shared signing ssh storage subscription webhook
+""")
 # Found only as a whole part of a name: db_pass, userPwd; not compass, author.
-SECRET_PARTS = ("pass", "pwd", "psk", "auth", "dsn", "otp", "totp", "jwt", "bearer", "hmac")
+SECRET_PARTS = _words("pass pwd psk auth dsn otp totp jwt bearer hmac")
 # The end of a name that speaks about a secret and does not hold it.
-HARMLESS_ENDINGS = (
-    *("algorithm", "age", "class", "count", "dir", "endpoint", "error", "expires", "expires_at", "expires_in"),
-    *("expiry", "field", "file", "format", "index", "kind", "length", "limit", "manager", "name", "path", "policy"),
-    *("prefix", "provider", "required", "scope", "scopes", "size", "store", "ttl", "type", "uri", "url", "usage"),
-    *("used", "version"),
-)
+HARMLESS_ENDINGS = _words(r"""
+    age algorithm class count dir endpoint error expires expires_at expires_in expiry field file format index kind
+    length limit manager name path policy prefix provider required scope scopes size sock socket store ttl type uri url
+    usage used version \.py \.js \.ts \.json \.toml \.txt
+""")
+OPEN_KEYS = _words("PUBLIC PRIMARY FOREIGN CACHE SORT PARTITION")  # all others in capitals count: OPENAI_KEY
 WORKING_FOLDERS = ("PWD", "OLDPWD")
 
 PART_BEGAN = r"(?-i:(?<![A-Za-z].)|(?<=[a-z][A-Z])|(?<=[A-Z])(?=[a-z]))"  # to be asked behind its first letter
@@ -172,8 +179,9 @@ NAME = (
     _any_of(
         (
             *SECRET_WORDS,
+            *(f"{kind}[ _.-]?key" for kind in SECRET_KEYS),
             *(part[0] + PART_BEGAN + part[1:] for part in SECRET_PARTS),
-            "k(?-i:(?<=[A-Z0-9]_K)(?<!PUBLIC_K)EY)",  # OPENAI_KEY; not "primary key"
+            "k(?-i:(?<=[A-Z0-9]_K)" + "".join(f"(?<!{kind}_K)" for kind in OPEN_KEYS) + "EY)",
         )
     )
     + PART_ENDS
@@ -181,17 +189,15 @@ NAME = (
     + "".join(f"(?<!{ending})" for ending in HARMLESS_ENDINGS).join(("(?i:", ")"))
 )
 # One of these is in every name that counts.
-NAME_HINTS = (
-    *("auth", "bearer", "connection", "cookie", "cred", "dsn", "hmac", "jwt", "key", "otp", "pass", "psk", "pwd"),
-    *("secret", "session", "signature", "srf", "token"),
+NAME_HINTS = _words(
+    "auth bearer connection cookie cred dsn hmac jwt key otp pass psk pwd secret session signature srf token"
 )
 
 
 # --- Values beside a name ---------------------------------------------------------------------------------------------
 
 # What stands after "token:" in a sentence, or says that there is no value.
-PLAIN_WORDS = frozenset(
-    """
+PLAIN_WORDS = _words("""
     a an and are at bad be been before blank bool but bytes can cannot character check contains could default denied
     detected dict did disabled does duplicate empty enabled error exceeded expected expecting expired failed failure
     false field float for forbidden found from got had has have header hidden how if in incorrect int invalid is it
@@ -199,90 +205,94 @@ PLAIN_WORDS = frozenset(
     optional or please redacted rejected required requires revoked see set should str string that the there these this
     to too true try type undefined unauthorized unexpected unknown unset used using valid value was we were what when
     where which while will with without wrong yes you your
-    """.split()
-)
-PLAIN = (
-    rf"(?:{_any_of(sorted(PLAIN_WORDS, reverse=True))}|[0-9]{{1,5}}|\[\]|\(\)|\{{\}}|<[A-Za-z_]{{0,20}}>)"
-    r"(?=[\s\"'`,;&)\]}\\]|[.:!?](?:\s|\Z)|\Z)"
-)
-SEPARATOR = r"[\\\"'`\])]{0,5}[ \t]{0,8}(?:=>|:=|={1,3}|:(?!:|//)|>(?=\S)|%3[AD])[ \t]{0,8}"
-# A quote that opens the value, also in b'…', SecretStr('…') and \"…\".
+""")
+PLAIN = rf"(?:{_any_of(sorted(PLAIN_WORDS, reverse=True))}|[0-9]{{1,5}}|\[\]|\(\)|\{{\}}|<[A-Za-z_]{{0,20}}>)"
+PLAIN_IN_SENTENCE = PLAIN + r"(?=[\s\"'`,;&)\]}\\]|[.:!?](?:\s|\Z)|\Z)"
+SEPARATOR = r"[\\\"'`\])]{0,5}[ \t]{0,8}(?:=>|:=|={1,3}|:(?!:|//)|>(?=\S)|%3[AaDd])[ \t]{0,8}"
+# A quote that opens the value, also in b'…', SecretStr('…') and, in a text that is quoted itself, \"…\".
 OPENING = r"(?:[\w.]{1,40}\()?[bru]?(?P<escape>\\{1,3})?(?P<quote>[\"'`])"
 # Up to the closing quote or, where the text was cut, the end of the line.
-QUOTED = r"(?(escape)(?>(?:[^\"'`\\\n]++|\\(?![\"'`\\]))+)|(?>(?:(?!(?P=quote))[^\\\n]|\\.)+))"
+QUOTED = (
+    r"(?(escape)(?>(?:(?!(?P=quote))[^\\\n]|(?!(?P=escape)(?P=quote))\\++(?P=quote)?)+)"
+    r"|(?>(?:(?!(?P=quote))[^\\\n]|\\.)+))"
+)
 BRACKETED = r"\[[^\]\n]*+\]?|\([^)\n]*+\)?|\{[^}\n]*+\}?|<[^>\n]*+>?"
 # A comma and the like end a value only where a space or another name follows: a password may hold one.
 BARE = (
-    r"(?:(?i:bearer|basic|token|digest|negotiate|apikey)[ \t]+)?"
+    r"(?:(?i:bearer|basic|token|digest|negotiate|apikey)[ \t]{1,4})?"
     r"[^\s\"'`<>,;&)\]}]{3,}+(?>(?:[,;&)\]}]++[^\s\"'`<>,;&=:)\]}]++(?![=:\"']))*)"
 )
-VALUE = rf"(?!{PLAIN})(?(quote)(?=.{{3}}){QUOTED}|(?:{BRACKETED}|{BARE}))"
+VALUE = (
+    rf"(?(quote)(?!(?:{PLAIN}|[^\\]{{1,2}})(?(escape)(?P=escape))(?P=quote)){QUOTED}"
+    rf"|(?!{PLAIN_IN_SENTENCE})(?:{BRACKETED}|{BARE}))"
+)
 
 
 # --- Shapes -----------------------------------------------------------------------------------------------------------
 
 # Beginnings of tokens that go on with letters and digits, and of those that may hold - and _ as well.
-TOKEN_BEGINNINGS = (
-    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk_live_", "sk_test_", "rk_live_", "rk_test_", "pk_live_", "npm_"),
-    *("hf_", "sk-", "gsk_", "r8_", "shpat_", "shpss_", "shpca_", "shppa_", "dop_v1_", "doo_v1_", "dapi", "glsa_"),
-    *("lin_api_", "ntn_", "secret_", "NRAK-", "figd_", "sbp_", "nfp_", "pul-", "rubygems_", "dckr_pat_", "LTAI"),
-    *("whsec_", "key-", "EAAA", "AGE-SECRET-KEY-", "xai-", "pplx-", "tvly-", "ATATT", "ATCTT", "CLOJARS_", "pscale_"),
-)
-LONG_TOKEN_BEGINNINGS = (
-    *("github_pat_", "glpat-", "glptt-", "gldt-", "glrt-", "glcbt-", "glagent-", "gloas-", "xoxb-", "xoxp-", "xoxa-"),
-    *("xoxr-", "xoxs-", "xoxe-", "xoxc-", "xoxd-", "xapp-", "sk-proj-", "sk-svcacct-", "sk-admin-", "sk-ant-"),
-    *("sk-or-", "sk-lf-", "AIza", r"ya29\.", "GOCSPX-", "pypi-A", r"SG\.", r"hvs\.", r"hvb\.", r"dp\.pt\.", "sntrys_"),
-    *("sq0atp-", "sq0csp-", "sb_secret_", "PMAK-", "pat-na1-"),
-)
+TOKEN_BEGINNINGS = _words("""
+    ghp_ gho_ ghu_ ghs_ ghr_ sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ whsec_ npm_ hf_ sk- gsk_ r8_ xai- pplx- tvly-
+    shpat_ shpss_ shpca_ shppa_ dop_v1_ doo_v1_ glsa_ lin_api_ ntn_ NRAK- figd_ sbp_ nfp_ rubygems_ dckr_pat_ pscale_
+    LTAI EAAA ATATT ATCTT AGE-SECRET-KEY- CLOJARS_
+""")
+LONG_TOKEN_BEGINNINGS = _words(r"""
+    github_pat_ glpat- glptt- gldt- glrt- glcbt- glagent- gloas- xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxe\. xoxc- xoxd-
+    xapp- sk-proj- sk-svcacct- sk-admin- sk-ant- sk-or- sk-lf- AIza ya29\. GOCSPX- pypi-A SG\.[\w-]{16,}+\. hvs\. hvb\.
+    dp\.pt\. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
+""")
 IPV4 = r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 PORT = r"(?:/[0-9]{1,3})?(?::[0-9]{1,5})?(?![0-9])"
-INTERNAL_DOMAINS = ("internal", "local", "localdomain", "lan", "intranet", "corp", "home.arpa", "svc", "consul")
-HASH_NAMES = ("commit", "digest", "checksum", "etag", "hash", "md5", "revision", "sha-?[0-9]{0,3}")
-FOLDER = r"[^\s\\/\"'`:;,<>|*?()\[\]{}]+"
+INTERNAL_DOMAINS = _words("internal local localdomain lan intranet corp home.arpa svc consul")
+HASH_NAMES = _words("commit digest checksum etag hash md5 revision sha-?[0-9]{0,3}")
+FOLDER = r"[^\s\\/\"'`:;,<>|*?()\[\]{}]++"
 HOME = (
-    r"(?:(?P<file>[Ff]ile:(?://[\w.-]{0,64})?)|(?<![\w.~%)\]-]))(?:"
+    r"(?:(?P<file>[Ff]ile:(?://)?)[\w.-]{0,64}/?|(?<![\w.~%)\]-]))(?:"
     rf"(?:/(?:export|usr|var|mnt|nfs|data|srv|private|mnt/[a-z]|[a-z]))?/(?:home|Users)/{FOLDER}"
     r"|(?:/var)?/root(?![\w.-])"
-    rf"|(?:\\{{2,4}}[?.]\\{{1,2}}|\\{{2,4}}[\w.-]{{1,64}}\\{{1,2}}|/)?(?:[A-Za-z][:$][\\/]{{1,2}})?"
-    rf"(?<=[\\/])(?i:users|documents and settings)[\\/]{{1,2}}(?:(?:{FOLDER} ){{1,3}}{FOLDER}(?=[\\/])|{FOLDER})"
+    r"|(?:\\{2,4}[?.]\\{1,2})?(?:[A-Za-z]:[\\/]{1,2}|\\{2,4}[\w.-]{1,64}\\{1,2}(?:[A-Za-z]\$\\{1,2})?)"
+    rf"(?i:users|documents and settings)[\\/]{{1,2}}(?:(?:{FOLDER} ){{1,3}}{FOLDER}(?=[\\/])|{FOLDER})"
     r"|~[A-Za-z_][\w.-]*+(?=[/\\\"'`:,)]|\s*\Z))"
 )
 
 KNOWN_ID = re.compile(
-    r"(?<![A-Za-z0-9])(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-7][0-9A-HJKMNP-TV-Z]{25})(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9])(?:[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}|[0-7][0-9A-HJKMNP-TV-Z]{25}"
+    r"|(?:(?<=/commit/)|(?<=/blob/)|(?<=/tree/))[0-9a-f]{40})(?![A-Za-z0-9])"
 )
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-LONG_PIECE = re.compile(r"[A-Za-z0-9]{5,}")
+LONG_PIECE = re.compile(r"[A-Za-z0-9]{4,}")
+ORDINARY_NAME = re.compile(r"(?>(?:[A-Z]?[a-z]++|[A-Z]++|[0-9]++)?(?:[_-]++(?:[A-Z]?[a-z]++|[A-Z]++|[0-9]++)?)*)")
 URL_PASSWORD = re.compile(r"://[^\s/?#@:]*+:([^\s/?#]+)@")
 
 
-def _random_characters(text: str) -> int:
-    """How many characters stand in pieces where letters and digits change so often that they are no names.
+def _is_random(text: str) -> bool:
+    """Whether letters and digits change so often that this is no name.
 
     Words are five letters long on average; in random text they break off after two or three. CamelCase
-    is given more room, because it has a capital in every word.
+    is given more room because every word has a capital, and small letters more than capitals because
+    file names have numbers in them.
     """
-    count = 0
+    random_characters = 0
     for piece in LONG_PIECE.findall(KNOWN_ID.sub("-", text)):
         words = len(WORD.findall(piece))
-        one_case = piece in (piece.lower(), piece.upper())
-        if words > 1 and words * (6 if one_case else 4) >= len(piece):
-            count += len(piece)
-    return count
+        expected_length = 8 if piece.isupper() else 6 if piece.islower() else 4
+        if words > 1 and words * expected_length >= len(piece):
+            random_characters += len(piece)
+    return random_characters >= FEWEST_RANDOM_CHARACTERS
 
 
 def _without_random_text(found: re.Match[str]) -> str:
-    if found["hash"] or _random_characters(found[0]) < FEWEST_RANDOM_CHARACTERS:
+    if found["hash"] or not _is_random(found[0]):
         return found[0]
-    # "/" is a character of base64 as well as of paths. The folders before and after stay.
+    # "/" is a character of base64 as well as of paths. Folders with ordinary names before and after stay.
     parts = found[0].split("/")
-    random = [place for place, part in enumerate(parts) if _random_characters(part)]
-    return "/".join([*parts[: random[0]], SECRET, *parts[random[-1] + 1 :]])
+    strange = [place for place, part in enumerate(parts) if not ORDINARY_NAME.fullmatch(part)]
+    return "/".join([*parts[: strange[0]], SECRET, *parts[strange[-1] + 1 :]])
 
 
 def _without_ipv6(found: re.Match[str]) -> str:
     groups = found["groups"].split(":")
-    complete = found["groups"].count("::") == 1 or len(groups) == 8
+    complete = found["groups"].count("::") == 1 or len(groups) == (7 if "." in groups[-1] else 8)
     return ADDRESS if complete and any(character.isdigit() for character in found["groups"]) else found[0]
 
 
@@ -310,7 +320,9 @@ RULES = (
         ("-----begin ",),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?s:.*?)(?:-----END [A-Z ]{0,60}-----|\Z)",
     ),
-    Rule("the values of a failed SQL statement", ("[parameters: ",), r"\[parameters: [^\n]*+", f"[parameters: {SECRET}]"),
+    Rule(
+        "the values of a failed SQL statement", ("[parameters: ",), r"\[parameters: [^\n]*+", f"[parameters: {SECRET}]"
+    ),
     Rule(
         "the input that pydantic refused, below a secret name",
         ("input_value=",),
@@ -320,7 +332,7 @@ RULES = (
     Rule(
         "header lines",
         ("authorization", "cookie"),
-        rf"(?P<kept>{_any_of(('authorization', 'cookie'))}[ \t]{{0,8}}:[ \t]{{0,8}})(?!{PLAIN}|[\"'\s])"
+        rf"(?P<kept>{_any_of(('authorization', 'cookie'))}[ \t]{{0,8}}:[ \t]{{0,8}})(?!{PLAIN_IN_SENTENCE}|[\"'\s])"
         r"(?>(?:[^\"'\\\n]++|[\"'](?![\s,)\]}]|\Z)|\\(?![rn]))+)",
         BEHIND_KEPT,
     ),
@@ -353,7 +365,7 @@ RULES = (
     Rule(
         "signatures and keys in URLs",
         ("key=", "sig=", "signature=", "code="),
-        rf"(?P<kept>[?&;](?i:key|sig|signature|code)=)(?!{PLAIN})[^\s&\"'<>#]{{3,}}+",
+        rf"(?P<kept>[?&;](?i:key|sig|signature|code)=)(?!{PLAIN_IN_SENTENCE})[^\s&\"'<>#]{{3,}}+",
         BEHIND_KEPT,
     ),
     Rule(
@@ -365,7 +377,7 @@ RULES = (
     ),
     Rule("web tokens (JWT)", ("eyj",), r"(?<![\w-])eyJ[\w-]{10,}+(?>(?:\.[\w-]*+){0,4})"),
     Rule(
-        "tokens known by their beginning",
+        "tokens known by their beginning",  # and of 16 characters at least, so that names stay
         (),
         rf"{WORD_BEGINS}(?:{_any_of(LONG_TOKEN_BEGINNINGS, ignore_case=False)}[\w.*-]{{10,}}+"
         rf"|{_any_of(TOKEN_BEGINNINGS, ignore_case=False)}[A-Za-z0-9*]{{16,}}+[=\w-]*+)",
@@ -378,7 +390,7 @@ RULES = (
     Rule(
         "AWS secret keys",
         (),
-        r"(?<![\w/+.-])(?=[a-z0-9/+]*+[A-Z])(?=[A-Z/+a-z]*+[0-9])[A-Za-z0-9/+]{40}(?![\w/+.=-])",
+        r"(?<![\w/+.-])(?=[a-z0-9/+]*+[A-Z])(?=[A-Za-z/+]*+[0-9])(?!(?:[A-Za-z0-9+]*+/){4})[A-Za-z0-9/+]{40}(?![\w/+.=-])",
     ),
     Rule("Twilio keys", ("sk", "ac"), rf"{WORD_BEGINS}(?:SK|AC)[0-9a-f]{{32}}{WORD_ENDS}"),
     Rule("Telegram bot tokens", (":",), rf"{WORD_BEGINS}(?:bot)?[0-9]{{8,10}}:[\w-]{{30,}}+"),
@@ -410,7 +422,7 @@ RULES = (
         "IPv6 addresses",
         (":",),
         r"(?<![\w:.])(?=\[?[0-9A-Fa-f:]{0,40}?(?:[0-9A-Fa-f]{3}|(?::[0-9A-Fa-f]{1,4}){3}))"
-        rf"\[?(?P<groups>[0-9A-Fa-f]{{0,4}}(?::[0-9A-Fa-f]{{0,4}}){{2,7}}(?:(?<=:){IPV4})?)"
+        rf"\[?(?P<groups>(?:[0-9A-Fa-f]{{0,4}}:){{2,7}}(?:{IPV4}|[0-9A-Fa-f]{{0,4}}))"
         rf"(?:%[\w-]{{1,20}})?\]?{PORT}(?![\w:])",
         _without_ipv6,
     ),

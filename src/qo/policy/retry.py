@@ -11,7 +11,9 @@ def retry_delay_ms(attempt: int, settings: RetrySettings, *, drawn: float) -> in
     `drawn`, evenly from 0 to 1, places it within the jitter, so that jobs which failed together do not come back
     together.
     """
-    # No exponent above this is needed to reach any allowed longest delay, and larger ones overflow.
-    doublings = min(attempt - 1, 64)
-    delay = min(settings.first_delay_secs * settings.delay_multiplier**doublings, settings.max_delay_secs)
+    try:
+        grown = settings.first_delay_secs * float(settings.delay_multiplier) ** (attempt - 1)
+    except OverflowError:
+        grown = settings.max_delay_secs if settings.first_delay_secs else 0
+    delay = min(grown, settings.max_delay_secs)
     return round(delay * (1 + settings.jitter * (2 * drawn - 1)) * 1000)

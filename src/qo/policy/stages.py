@@ -11,8 +11,8 @@ def check_stage(stages: tuple[str, ...], present: str | None, wanted: str) -> No
     if wanted not in allowed:
         raise InvalidTransition(
             "The job",
-            _at(present),
-            f"at stage {wanted!r}",
+            _at(present) if stages else "running",
+            repr(wanted),
             ", ".join(map(repr, allowed)) or "none, the task has no stages",
         )
 

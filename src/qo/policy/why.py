@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from qo.job import ENDED, HELD, Job, State
+from qo.job import ENDED, Job, State
 from qo.policy.words import clock_time, counted, span
 
 NAMED_AT_MOST = 3
@@ -66,8 +66,8 @@ def explain(facts: Facts) -> Why:
         state=job.state,
         sentence=_sentence(facts),
         ahead=facts.ahead,
-        blocked_by=facts.blocked_by,
-        holders=facts.holders,
+        blocked_by=facts.blocked_by if job.state is State.QUEUED else (),
+        holders=facts.holders if job.state is State.QUEUED else (),
         scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
         waits_for_phase=facts.waits_for,
         no_worker=not facts.has_worker and job.state is State.QUEUED,
@@ -76,13 +76,16 @@ def explain(facts: Facts) -> Why:
 
 def _sentence(facts: Facts) -> str:
     job = facts.job
-    if job.state in HELD:
-        since = "" if job.started_at is None else f" since {clock_time(job.started_at, now=facts.now)}"
-        return f"It is running{since} on worker {job.worker}."
+    if job.state is State.STARTING:
+        return f"It is starting on worker {job.worker}."
+    if job.state is State.RUNNING:
+        assert job.started_at is not None
+        return f"It has been running on worker {job.worker} since {clock_time(job.started_at, now=facts.now)}."
     if job.state in ENDED:
         return f"It has ended: {job.state.value}."
     if job.state is State.CONFIRMING:
-        return f"It waits for a person to confirm. {job.message or ''}".strip()
+        asked = "" if job.message is None else f' "{job.message}"'
+        return f"It waits for a person to confirm{asked}."
     if job.state is State.SCHEDULED:
         assert job.run_at is not None
         return f"It is scheduled for {clock_time(job.run_at, now=facts.now)}{_what_it_is_scheduled_for(job)}."
@@ -92,15 +95,15 @@ def _sentence(facts: Facts) -> str:
 
 
 def _what_it_is_scheduled_for(job: Job) -> str:
-    return f", its attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
+    return f", as attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
 
 
 def _waiting(facts: Facts) -> str:
     job = facts.job
     if facts.waits_for is None:
         at = "its time" if job.run_at is None else clock_time(job.run_at, now=facts.now)
-        return f"The phase before it has succeeded; it waits for {at}."
-    phase = f"phase {facts.waits_for} of {job.parent}"
+        return f"The phase before it has succeeded; it waits until {at}."
+    phase = f"phase {facts.waits_for} of parent {job.parent}"
     match facts.waits_for_state:
         case None:
             return f"It waits for {phase}, which has not been submitted yet."
@@ -108,6 +111,8 @@ def _waiting(facts: Facts) -> str:
             return f"It waits for {phase}, which has failed; retry that one and this one goes on."
         case State.CANCELLED:
             return f"It waits for {phase}, which was cancelled, so it cannot start; cancel it too."
+        case State.CONFIRMING:
+            return f"It waits for {phase}, which waits for a person to confirm."
         case state:
             return f"It waits for {phase}, which is {state.value}."
 
@@ -119,7 +124,7 @@ def _queued(facts: Facts) -> str:
     ahead = facts.ahead or 0
     place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
     if reasons:
-        return f"{place}, and {'; '.join(reasons)}."
+        return f"{place}, {'and' if ahead else 'but'} {'; '.join(reasons)}."
     if ahead == 0:
         return f"{place} and starts as soon as a worker has a free place."
     return f"{place}; nothing else holds it up."
@@ -130,28 +135,30 @@ def _blocked(blocked: Blocked, facts: Facts) -> str:
         return f"{blocked.group} is paused"
     if blocked.closed_until is not None:
         return (
-            f"{blocked.group} is full elsewhere; it is tried again at {clock_time(blocked.closed_until, now=facts.now)}"
+            f"{blocked.group} is full elsewhere and is tried again at {clock_time(blocked.closed_until, now=facts.now)}"
         )
     if not blocked.limit:
         return f"{blocked.group} has a limit of 0, so nobody starts in it"
-    taken = "its slot is" if blocked.limit == 1 else f"all its {blocked.limit} slots are"
+    by_whom = _by_whom(blocked, facts)
     if blocked.active > blocked.limit:
-        taken = f"{blocked.active} run in it and only {blocked.limit} may"
-        return f"{blocked.group} is over its limit ({taken})"
-    return f"{blocked.group} is full: {taken} taken{_by_whom(blocked, facts)}"
+        return f"{blocked.group} is over its limit of {blocked.limit}: {blocked.active} slots are taken{by_whom}"
+    taken = {1: "its slot is", 2: "both its slots are"}.get(blocked.limit, f"all its {blocked.limit} slots are")
+    return f"{blocked.group} is full: {taken} taken{by_whom}"
 
 
 def _by_whom(blocked: Blocked, facts: Facts) -> str:
+    holders = [holder for holder in facts.holders if holder.group == blocked.group]
     named = [
-        f"{holder.holder} for {span((facts.now - holder.since).total_seconds())}"
-        for holder in facts.holders
-        if holder.group == blocked.group and holder.holder is not None
-    ]
+        f"{holder.holder} (for {span((facts.now - holder.since).total_seconds())})"
+        for holder in holders
+        if holder.holder is not None
+    ][:NAMED_AT_MOST]
     if not named:
         return ""
-    shown = ", ".join(named[:NAMED_AT_MOST])
-    more = f" and {len(named) - NAMED_AT_MOST} more" if len(named) > NAMED_AT_MOST else ""
-    return f" by {shown}{more}"
+    if len(holders) > len(named):
+        named.append(f"{len(holders) - len(named)} more")
+    *others, last = named
+    return f" by {', '.join(others)} and {last}" if others else f" by {last}"
 
 
 def _is(number: int) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 
 def span(seconds: float) -> str:
     """A span, rounded down: "45 seconds", "1 minute", "17 minutes", "1h 0m", "2h 5m"."""
-    whole = int(seconds)
+    whole = max(int(seconds), 0)  # two clocks may disagree by a little
     if whole < 60:
         return counted(whole, "second")
     minutes = whole // 60
@@ -31,4 +31,7 @@ def position_message(position: int, original: int | None) -> str:
 
 def clock_time(at: datetime, *, now: datetime) -> str:
     """A time as short as it can be said: "14:05 UTC" today, else with the date."""
-    return f"{at:%H:%M} UTC" if at.date() == now.date() else f"{at:%H:%M} UTC on {at:%A, %d %B %Y}"
+    at, now = at.astimezone(UTC), now.astimezone(UTC)
+    # To the minute, a time that is seconds away would seem to have passed.
+    clock = f"{at:%H:%M:%S} UTC" if timedelta(0) < at - now < timedelta(minutes=1) else f"{at:%H:%M} UTC"
+    return clock if at.date() == now.date() else f"{clock} on {at:%A}, {at.day} {at:%B %Y}"

@@ -113,7 +113,7 @@ class Queue:
             tier=tier,
             parent=parent,
             phase=phase,
-            groups=tuple(groups),
+            groups=groups,
             concurrency_group=concurrency_group,
             concurrency_limit=concurrency_limit,
             unique=unique,

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from qo.errors import InvalidValue
-from qo.policy.admission import milliseconds
+from qo.policy.admission import timeout_milliseconds
+from qo.store.check_value import listed
 
 Handler = Callable[..., Any]
 
@@ -57,9 +58,9 @@ def define_task(
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
-        groups=tuple(groups),
-        stages=_checked_stages(tuple(stages), chosen),
-        timeout_seconds=None if timeout is None else milliseconds("timeout", timeout) / 1000,
+        groups=tuple(listed("groups", groups)),
+        stages=_checked_stages(tuple(listed("stages", stages)), chosen),
+        timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,
     )
 

@@ -1,0 +1,311 @@
+"""The demo: three tiers of users have their apps built, so that everything qo shows is alive within seconds.
+
+It uses what every program can use, nothing else. Who submits what, how long it takes and what goes wrong is drawn
+from one seed and written into the job, so that a build goes the same way wherever it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+import qo
+
+log = logging.getLogger("qo.demo")
+
+TASK = "build"
+STAGES = ("scaffold", "code", "deps", "checks")
+OLLAMA = "provider:ollama"
+SETTINGS: dict[str, Any] = {
+    "concurrency": {"limits": {"global": 4, OLLAMA: 2}},
+    # So that it goes on for days; bootstrappers keep their five, and who has used them up is followed by a new one.
+    "tiers": {"partner": {"jobs_per_day": 1_000_000}, "cto_scale": {"jobs_per_day": 1_000_000}},
+    "queue": {"retention_days_sql": 1 / 24},  # an hour, or a day of it would fill the store with those who left
+}
+PROJECT_PREFIX = "demo-"
+"""by which the demo knows its own jobs"""
+
+REGULARS = {"partner": ("ada", "ben", "cleo"), "cto_scale": ("acme", "globex")}
+NEWCOMERS_AT_ONCE = 3
+BUILDS_OF_A_NEWCOMER = 6
+"""one more than a bootstrapper has a day: the last one is for tomorrow"""
+APPS = ("shop", "blog", "chat", "maps", "notes", "radio")
+PRIORITIES = ("urgent", "high", "normal", "normal", "normal", "low", "background")
+
+FEW_WAITING, MANY_WAITING = 12, 25
+DECIDE_AFTER = timedelta(seconds=3)
+UNDECIDED_AT_MOST = 5
+SUMMARY_EVERY_SECONDS = 5.0
+LOOK_EVERY_SECONDS = 1.0
+
+
+class Build(msgspec.Struct):
+    """What one build will be like."""
+
+    app: str
+    seconds: float
+    """of all iterations"""
+    iterations: int = 1
+    trouble: str | None = None
+    """flaky: the first attempt fails; refused: every one does, with a secret in its error; tests: for good"""
+
+
+class DemoWorker(qo.Worker):
+    """Builds apps. When it is told to stop, so are the people who submit."""
+
+    people: tuple[asyncio.Task[None], ...] = ()
+
+    def stop(self) -> None:
+        for person in self.people:
+            person.cancel()
+        super().stop()
+
+
+async def refuse_other_jobs(queue: qo.Queue) -> None:
+    """Raise `InvalidValue` when the store holds jobs of somebody else: made-up ones must not stand in their line."""
+    for job in await queue.jobs(newest_first=True):
+        if not (job.project or "").startswith(PROJECT_PREFIX):
+            raise qo.InvalidValue(
+                f"The store holds jobs that are not the demo's, such as {job.task} {job.id}; give the demo a store of "
+                "its own, such as --url sqlite:///demo.db."
+            )
+
+
+async def run_demo(
+    queue: qo.Queue, *, seed: int = 1, concurrency: int | None = None, for_seconds: float | None = None
+) -> None:
+    """Build and submit until stopped, by a signal or after so many seconds."""
+    worker = DemoWorker(queue, concurrency=concurrency)
+    worker.task(TASK, stages=STAGES)(build)
+    submitter, decider = Submitter(queue, random.Random(seed)), Decider(queue, random.Random(seed))
+    worker.people = (
+        asyncio.create_task(_repeat(submitter.submit_one)),
+        asyncio.create_task(_repeat(decider.decide)),
+        asyncio.create_task(_repeat(lambda: tell_summary(queue))),
+    )
+    if for_seconds is not None:
+        asyncio.get_running_loop().call_later(for_seconds, worker.stop)
+    try:
+        await worker.run()
+    finally:
+        worker.stop()
+        ends = await asyncio.gather(*worker.people, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+async def _repeat(step: Callable[[], Awaitable[float]]) -> None:
+    """Do it again and again, each time after as many seconds as it answered."""
+    while True:
+        try:
+            seconds = await step()
+        except qo.QoError as error:
+            log.warning("%s", error)
+            seconds = LOOK_EVERY_SECONDS
+        await asyncio.sleep(seconds)
+
+
+# --- what is built --------------------------------------------------------------------------------------------
+
+
+async def build(data: Build, ctx: qo.Context) -> dict[str, str]:
+    """Walk through all stages, once an iteration."""
+    async for iteration in ctx.iterations():
+        for number, stage in enumerate(STAGES):
+            await ctx.stage(stage, f"{stage} of {data.app}, iteration {iteration}")
+            await ctx.progress(number, len(STAGES), stage)
+            await asyncio.sleep(data.seconds / data.iterations / len(STAGES))
+            if stage == "deps":
+                run_into_trouble(data, ctx)
+        if iteration >= data.iterations:
+            break
+        await ctx.save({"iteration": iteration})
+    return {"url": f"https://{data.app}.example.com"}
+
+
+def run_into_trouble(data: Build, ctx: qo.Context) -> None:
+    match data.trouble:
+        case "flaky" if ctx.attempt == 1:
+            raise ConnectionError("The package registry did not answer in time.")
+        case "refused":
+            token = "ghp_" + hashlib.sha256(ctx.job.id.encode()).hexdigest()[:36]
+            raise PermissionError(f"The registry refused NPM_TOKEN={token} of https://bot:{token}@npm.example.com")
+        case "tests":
+            raise qo.Fail(f"3 of the 41 tests of {data.app} do not pass.")
+
+
+# --- who submits it -------------------------------------------------------------------------------------------
+
+OPENING = (
+    Build(app="shop", seconds=1.2, iterations=3),
+    Build(app="blog", seconds=0.5, trouble="refused"),
+    Build(app="chat", seconds=0.5, trouble="tests"),
+)
+"""what bootstrappers begin with, so that a question and failures are there at once"""
+
+
+def draw_build(rng: random.Random) -> Build:
+    return Build(
+        app=rng.choice(APPS),
+        seconds=round(rng.uniform(0.8, 3.0), 1) if rng.random() < 0.8 else 0.3,
+        iterations=rng.choices((1, 2, 3, 4), (60, 10, 15, 15))[0],
+        trouble=rng.choices((None, "flaky", "refused", "tests"), (78, 10, 6, 6))[0],
+    )
+
+
+class Submitter:
+    """Everybody who wants something built; as fast as keeps the line neither empty nor full."""
+
+    def __init__(self, queue: qo.Queue, rng: random.Random) -> None:
+        self._queue = queue
+        self._rng = rng
+        self._opening = list(OPENING)
+        self._names: Iterator[str] = (f"user-{number}" for number in itertools.count(1))
+        self._newcomers: dict[str, int] = {}
+        """how many builds each still wants"""
+
+    async def submit_one(self) -> float:
+        waiting = (await self._queue.analytics(minutes=1)).waiting
+        if waiting >= MANY_WAITING:
+            return LOOK_EVERY_SECONDS
+        tier = "bootstrapper" if self._opening else self._rng.choice(("bootstrapper", *REGULARS))
+        user = self._rng.choice(REGULARS[tier]) if tier in REGULARS else await self._newcomer()
+        wanted = self._opening.pop(0) if self._opening else draw_build(self._rng)
+        job = await self._queue.submit(
+            TASK,
+            wanted,
+            user=user,
+            project=f"{PROJECT_PREFIX}{user}-{wanted.app}",
+            tier=tier,
+            priority=self._rng.choice(PRIORITIES),
+            groups=[OLLAMA] if self._rng.random() < 0.4 else [],
+            max_attempts=2 if wanted.trouble == "refused" else None,
+            by=user,
+        )
+        place = f"#{job.position} in line" if job.position else job.state.value
+        log.info(
+            "submitted %s %s of %s for %s (%s, priority %d): %s",
+            TASK,
+            job.id,
+            wanted.app,
+            user,
+            tier,
+            job.priority,
+            place,
+        )
+        return 0.1 if waiting < FEW_WAITING else self._rng.uniform(0.3, 1.0)
+
+    async def _newcomer(self) -> str:
+        while len(self._newcomers) < NEWCOMERS_AT_ONCE:
+            name = next(self._names)
+            if (await self._queue.usage(name)).jobs_used == 0:  # else an earlier demo has had them today
+                self._newcomers[name] = BUILDS_OF_A_NEWCOMER
+        name = self._rng.choice(sorted(self._newcomers))
+        self._newcomers[name] -= 1
+        if self._newcomers[name] == 0:
+            del self._newcomers[name]
+        return name
+
+
+# --- who decides about it -------------------------------------------------------------------------------------
+
+
+class Decider:
+    """The people who confirm, retry, cancel and give priority. Some questions they leave open for a while."""
+
+    def __init__(self, queue: qo.Queue, rng: random.Random) -> None:
+        self._queue = queue
+        self._rng = rng
+        self._decided: dict[str, bool] = {}
+        """jobs that asked, and whether they may go on when they do; the newest ones"""
+        self._read: dict[str, None] = {}
+        """failures that somebody has looked at; the newest ones"""
+        self._began_at = datetime.now(UTC)
+
+    async def decide(self) -> float:
+        await self._answer_questions()
+        await self._read_failures()
+        await self._give_up_on_tomorrow()
+        if self._rng.random() < 0.1:
+            await self._favour_somebody()
+        return LOOK_EVERY_SECONDS
+
+    async def _answer_questions(self) -> None:
+        asking = await self._queue.jobs(status="confirming")
+        undecided = []
+        for job in asking:
+            asked_at = job.confirmation_required_at
+            if asked_at is None or datetime.now(UTC) - asked_at < DECIDE_AFTER:
+                continue
+            if job.id not in self._decided:
+                _remember(self._decided, job.id, self._rng.random() < 0.7)
+            if self._decided[job.id]:
+                log.info("%s %s is confirmed: %s", job.task, job.id, job.message)
+                await self._queue.confirm(job.id, by=job.user)
+            else:
+                undecided.append(job)
+        for job in undecided[: max(0, len(undecided) - UNDECIDED_AT_MOST)]:
+            log.info("%s %s is cancelled: %s has lost interest", job.task, job.id, job.user)
+            await self._queue.cancel(job.id, message="Not wanted any more.", by=job.user)
+
+    async def _read_failures(self) -> None:
+        for job in await self._queue.jobs(status="failed", newest_first=True, limit=20):
+            if job.id in self._read or job.error is None or (job.finished_at or self._began_at) < self._began_at:
+                continue
+            _remember(self._read, job.id, None)
+            log.info("%s %s tells %s: %s (%s)", job.task, job.id, job.user, job.error.message, job.error.detail)
+            if self._rng.random() < 0.2:
+                log.info("%s %s is tried again by %s", job.task, job.id, job.user)
+                await self._queue.retry(job.id, by=job.user)
+
+    async def _give_up_on_tomorrow(self) -> None:
+        deferred = [job for job in await self._queue.jobs(status="scheduled") if job.attempts == 0]
+        for job in deferred[: max(0, len(deferred) - UNDECIDED_AT_MOST)]:
+            log.info("%s %s is cancelled: %s does not wait until tomorrow", job.task, job.id, job.user)
+            await self._queue.cancel(job.id, message="Not wanted tomorrow.", by=job.user)
+
+    async def _favour_somebody(self) -> None:
+        line = await self._queue.jobs(status="queued", limit=MANY_WAITING)
+        if len(line) > 2:
+            job = line[-1]
+            moved = await self._queue.move(job.id, before=line[self._rng.randrange(len(line) - 1)].id, by="ops")
+            log.info("%s %s is moved by ops from #%s to #%s", job.task, job.id, job.position, moved.position)
+
+
+def _remember(memory: dict[str, Any], key: str, value: Any, *, most: int = 1000) -> None:
+    memory[key] = value
+    while len(memory) > most:
+        del memory[next(iter(memory))]
+
+
+# --- what is told of it ---------------------------------------------------------------------------------------
+
+
+async def tell_summary(queue: qo.Queue) -> float:
+    figures = await queue.analytics(minutes=1)
+    stages = Counter(job.stage or job.state.value for job in await queue.jobs(status="running"))
+    asking = await queue.jobs(status="confirming")
+    told = [
+        f"{group.group} {group.active}/{group.limit}"
+        for group in await queue.limits()
+        if group.limit is not None and (group.group in SETTINGS["concurrency"]["limits"] or group.active >= group.limit)
+    ]
+    log.info(
+        "-- %d in line, %d running%s, %d ask for a confirmation; %s",
+        figures.waiting,
+        figures.running,
+        f" ({', '.join(f'{stage} {count}' for stage, count in sorted(stages.items()))})" if stages else "",
+        len(asking),
+        ", ".join(told),
+    )
+    return SUMMARY_EVERY_SECONDS

@@ -1,0 +1,123 @@
+"""The base estimate: average x position / active workers, and how sure it is (SPEC.md section 6)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qo.job import Estimate
+from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
+from qo.settings import EstimateSettings
+
+DEFAULTS = EstimateSettings()
+
+
+def estimate(
+    position: int, *, workers: int = 1, average: float = 600, settings: EstimateSettings = DEFAULTS
+) -> Estimate:
+    return base_estimate(position=position, active_workers=workers, average_seconds=average, settings=settings)
+
+
+def test_fifth_in_line_at_two_workers_and_ten_minutes_a_job_is_17_to_32_minutes():
+    assert estimate(5, workers=2, average=600) == Estimate(
+        estimate_seconds=1500,
+        lower_bound=1050,
+        upper_bound=1950,
+        message="17 minutes-32 minutes",
+        confidence="medium",
+    )
+
+
+@pytest.mark.parametrize(
+    ("position", "workers", "average", "seconds"),
+    [
+        (1, 1, 480, 480),
+        (1, 1, 600, 600),
+        (1, 1, 900, 900),
+        (10, 1, 600, 6000),
+        (10, 5, 600, 1200),
+        (3, 100, 600, 18),
+        (1, 4, 0.5, 0.125),
+    ],
+)
+def test_an_estimate_is_average_times_position_over_workers(position, workers, average, seconds):
+    assert estimate(position, workers=workers, average=average).estimate_seconds == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_there_is_always_at_least_one_worker_to_reckon_with(workers):
+    assert estimate(2, workers=workers, average=600).estimate_seconds == 1200
+
+
+@pytest.mark.parametrize(
+    ("position", "confidence"), [(1, "medium"), (5, "medium"), (9, "medium"), (10, "low"), (11, "low"), (1000, "low")]
+)
+def test_confidence_is_medium_under_position_ten_and_else_low(position, confidence):
+    assert estimate(position).confidence == confidence
+
+
+@pytest.mark.parametrize(
+    ("seconds", "message"),
+    [
+        (1, "0 seconds-1 second"),
+        (50, "35 seconds-1 minute"),
+        (100, "1 minute-2 minutes"),
+        (1500, "17 minutes-32 minutes"),
+        (3600, "42 minutes-1h 18m"),
+        (7200, "1h 24m-2h 36m"),
+    ],
+)
+def test_the_message_is_the_range_of_the_bounds_in_words(seconds, message):
+    assert estimate(1, average=seconds).message == message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lower", "upper", "message"),
+    [
+        (5400, 3780, 7020, "1h 3m-1h 57m"),
+        (10_800, 7560, 14_040, "2h 6m-3h 54m"),
+        (11_400, 7980, 14_820, "2h 13m-4h 7m"),
+        (21_000, 14_700, 27_300, "4h 5m-7h 35m"),
+    ],
+)
+def test_a_bound_that_falls_on_a_whole_minute_is_told_as_that_minute(seconds, lower, upper, message):
+    told = estimate(1, average=seconds)
+
+    assert (told.lower_bound, told.upper_bound) == (pytest.approx(lower), pytest.approx(upper))
+    assert told.message == message
+
+
+def test_spread_and_confidence_follow_the_settings():
+    told = estimate(3, average=100, settings=EstimateSettings(spread=0.5, medium_confidence_below_position=3))
+
+    assert (told.lower_bound, told.upper_bound, told.confidence) == (150, 450, "low")
+    assert told.message == "2 minutes-7 minutes"
+
+
+@given(
+    position=st.integers(1, 10**6),
+    workers=st.integers(0, 10**4),
+    average=st.floats(0, 10 * 365 * 86_400),
+    spread=st.floats(0, 1),
+)
+def test_the_bounds_lie_around_the_estimate_and_are_never_negative(position, workers, average, spread):
+    told = estimate(position, workers=workers, average=average, settings=EstimateSettings(spread=spread))
+
+    # Half a millisecond is what a bound may lose when it is rounded.
+    assert 0 <= told.lower_bound <= told.estimate_seconds + 0.0005
+    assert told.estimate_seconds - 0.0005 <= told.upper_bound
+
+
+@given(position=st.integers(1, 1000), workers=st.integers(1, 100), average=st.floats(0.001, 10**6))
+def test_further_back_is_later_and_more_workers_are_sooner(position, workers, average):
+    here = estimate(position, workers=workers, average=average).estimate_seconds
+
+    assert here < estimate(position + 1, workers=workers, average=average).estimate_seconds
+    assert estimate(position, workers=workers + 1, average=average).estimate_seconds < here
+
+
+def test_tasks_and_tiers_of_the_same_name_have_averages_of_their_own():
+    assert duration_of_task("partner") != duration_of_tier("partner")
+    assert duration_of_task("a") != duration_of_task("b")
+    assert duration_of_tier("a") != duration_of_tier("b")

@@ -1,0 +1,123 @@
+"""Numbers and times as people say them (SPEC.md sections 2 and 6)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qo.policy.words import clock_time, counted, position_message, span
+
+NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 seconds"),
+        (1, "1 second"),
+        (2, "2 seconds"),
+        (45, "45 seconds"),
+        (59.999, "59 seconds"),
+        (60, "1 minute"),
+        (119, "1 minute"),
+        (120, "2 minutes"),
+        (1050, "17 minutes"),
+        (1950, "32 minutes"),
+        (3599, "59 minutes"),
+        (3600, "1h 0m"),
+        (7200 + 5 * 60, "2h 5m"),
+        (7200 + 5 * 60 + 59.9, "2h 5m"),
+        (100 * 3600 + 59 * 60, "100h 59m"),
+    ],
+)
+def test_a_span_is_said_in_its_largest_units_rounded_down(seconds, words):
+    assert span(seconds) == words
+
+
+@pytest.mark.parametrize("seconds", [-0.5, -1, -3, -4000])
+def test_a_span_that_two_clocks_make_negative_is_no_time_at_all(seconds):
+    assert span(seconds) == "0 seconds"
+
+
+@given(st.floats(0, 10**9), st.floats(0, 10**9))
+def test_a_longer_span_is_never_said_as_a_shorter_one(one, other):
+    shorter, longer = sorted((one, other))
+
+    assert said_seconds(span(shorter)) <= said_seconds(span(longer))
+    assert said_seconds(span(longer)) <= longer
+
+
+def said_seconds(words: str) -> int:
+    number, unit = words.split()
+    if number.endswith("h"):
+        return int(number[:-1]) * 3600 + int(unit[:-1]) * 60
+    return int(number) * (60 if unit.startswith("minute") else 1)
+
+
+@pytest.mark.parametrize(("number", "words"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (100, "100 jobs")])
+def test_only_one_is_singular(number, words):
+    assert counted(number, "job") == words
+
+
+@pytest.mark.parametrize("original", [None, 4, 5, 100])
+def test_a_place_no_worse_than_at_first_is_told_with_the_warning_that_it_may_change(original):
+    message = position_message(4, original)
+
+    assert message == "You are #4 in line. Your position may change as priority jobs are added"
+
+
+@pytest.mark.parametrize(
+    ("original", "position", "message"),
+    [
+        (4, 6, "Originally #4, now #6: 2 priority jobs were placed ahead of you"),
+        (4, 5, "Originally #4, now #5: 1 priority job was placed ahead of you"),
+        (1, 101, "Originally #1, now #101: 100 priority jobs were placed ahead of you"),
+    ],
+)
+def test_a_place_that_got_worse_says_from_where_and_why(original, position, message):
+    assert position_message(position, original) == message
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (NOON, "12:00 UTC"),
+        (NOON + timedelta(hours=2, minutes=5), "14:05 UTC"),
+        (NOON - timedelta(hours=11, minutes=51), "00:09 UTC"),
+        (NOON + timedelta(hours=11, minutes=59, seconds=59), "23:59 UTC"),
+    ],
+)
+def test_a_time_of_today_is_told_without_its_date(at, words):
+    assert clock_time(at, now=NOON) == words
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        (NOON + timedelta(hours=12, minutes=7), "00:07 UTC on Thursday, 12 March 2026"),
+        (NOON - timedelta(hours=12, minutes=1), "23:59 UTC on Tuesday, 10 March 2026"),
+        (NOON.replace(year=2027), "12:00 UTC on Thursday, 11 March 2027"),
+    ],
+)
+def test_a_time_of_another_day_is_told_with_its_weekday_and_date(at, words):
+    assert clock_time(at, now=NOON) == words
+
+
+def test_the_day_of_a_month_is_told_without_a_leading_zero():
+    assert clock_time(NOON.replace(day=5), now=NOON) == "12:00 UTC on Thursday, 5 March 2026"
+
+
+def test_a_time_made_in_another_zone_is_told_in_utc():
+    tokyo = timezone(timedelta(hours=9))
+
+    assert clock_time(NOON.astimezone(tokyo), now=NOON) == "12:00 UTC"
+    assert clock_time(datetime(2026, 3, 12, 1, 30, tzinfo=tokyo), now=NOON) == "16:30 UTC"
+
+
+def test_a_time_less_than_a_minute_ahead_is_told_to_the_second_so_that_it_does_not_seem_past():
+    now = NOON + timedelta(seconds=30)
+
+    assert clock_time(now + timedelta(seconds=2), now=now) == "12:00:32 UTC"

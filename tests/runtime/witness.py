@@ -1,0 +1,184 @@
+"""An outside witness: handlers tell it with their tokens what they hold, and it remembers who was inside with whom.
+
+A process tells through one connection, which dies with it: whoever was killed cannot say goodbye and is gone all the
+same. The witness is what a careful resource does (SPEC.md, section 3): it keeps the newest token of each job and
+refuses whoever comes with an older one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import msgspec
+
+import qo
+from qo.event import LEASE_LOST, Event
+
+ENTER, WRITE, LEAVE = "enter", "write", "leave"
+ACCEPTED, REFUSED = b"accepted\n", b"refused\n"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """`lost`: what the handler's context says of its lease as it tells this."""
+
+    what: str
+    process: str
+    job: str
+    attempt: int
+    token: int
+    slots: dict[str, int]
+    lost: bool
+
+
+# --- in the handlers ------------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """The witness has seen a newer token of this job."""
+
+
+class Reporter:
+    """A process's one connection to the witness. `process` is the name it goes by."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, process: str) -> None:
+        self._reader, self._writer, self._process = reader, writer, process
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    async def connect(cls, port: int, process: str) -> Reporter:
+        return cls(*await asyncio.open_connection("127.0.0.1", port), process)
+
+    @asynccontextmanager
+    async def inside(self, ctx: qo.Context) -> AsyncIterator[None]:
+        """Enter, and leave however the block ends. Raises Refused when it may not enter."""
+        await self.tell(ENTER, ctx)
+        try:
+            yield
+        finally:
+            try:
+                await self.tell(LEAVE, ctx)
+            except Refused:
+                pass  # it is outside either way
+
+    async def tell(self, what: str, ctx: qo.Context) -> None:
+        """Once this has returned, the witness knows. Raises Refused, and then nothing happened."""
+        report = Report(
+            what=what,
+            process=self._process,
+            job=ctx.job.id,
+            attempt=ctx.attempt,
+            token=int(ctx.token),
+            slots=dict(ctx.slots),
+            lost=ctx.lost,
+        )
+        # Shielded: a handler that is cancelled in here must not leave its answer to the next one.
+        if await asyncio.shield(self._ask(report)) != ACCEPTED:
+            raise Refused(f"{what} of {report.job} with the token {report.token}")
+
+    async def _ask(self, report: Report) -> bytes:
+        async with self._turn:
+            self._writer.write(msgspec.json.encode(report) + b"\n")
+            return await self._reader.readline()
+
+
+# --- outside --------------------------------------------------------------------------------------------------
+
+
+class Lives(NamedTuple):
+    """When leases began and ended against their holders' will, as the numbers of the store's events."""
+
+    began: dict[tuple[str, int], int]
+    """by job and attempt"""
+    ended: dict[int, int]
+    """by token"""
+
+    @classmethod
+    def told_by(cls, events: Iterable[Event]) -> Lives:
+        lives = cls({}, {})
+        for event in events:
+            if event.kind == qo.State.STARTING:
+                lives.began[event.subject, event.detail["attempt"]] = event.id
+            elif event.kind == LEASE_LOST:
+                lives.ended[int(event.detail["token"])] = event.id
+        return lives
+
+    def lived_at(self, event_id: int, report: Report) -> bool:
+        end = self.ended.get(report.token)
+        return self.began[report.job, report.attempt] <= event_id and (end is None or event_id < end)
+
+
+class Witness:
+    def __init__(self) -> None:
+        self.port = 0
+        self.newest: dict[str, int] = {}
+        """the newest token seen, by job"""
+        self.writes: list[Report] = []
+        self.refused: list[Report] = []
+        self._inside: dict[int, tuple[Report, asyncio.BaseTransport]] = {}
+        self._meetings: list[tuple[Report, ...]] = []
+        """all who were inside, each time that somebody entered"""
+
+    @classmethod
+    @asynccontextmanager
+    async def listening(cls) -> AsyncIterator[Witness]:
+        witness = cls()
+        server = await asyncio.get_running_loop().create_server(lambda: _Connection(witness), "127.0.0.1", 0)
+        witness.port = server.sockets[0].getsockname()[1]
+        try:
+            yield witness
+        finally:
+            server.close()
+            await server.wait_closed()
+
+    def inside(self, process: str | None = None) -> list[Report]:
+        return [report for report, _ in self._inside.values() if process in (None, report.process)]
+
+    def crowds(self, lives: Lives) -> Iterator[list[Report]]:
+        """Those who were inside together with leases that lived at the same time, for each such time.
+
+        A stopped process that was not yet told that its lease ran out is inside without one: that is the stated
+        exception, and the only thing for which the store's word is taken here.
+        """
+        for meeting in self._meetings:
+            for report in meeting:
+                moment = lives.began[report.job, report.attempt]
+                yield [each for each in meeting if lives.lived_at(moment, each)]
+
+    def hear(self, report: Report, connection: asyncio.BaseTransport) -> bool:
+        if report.what == LEAVE:
+            self._inside.pop(report.token, None)
+        if report.token < self.newest.get(report.job, 0):
+            self.refused.append(report)
+            return False
+        self.newest[report.job] = report.token
+        if report.what == ENTER:
+            self._inside[report.token] = report, connection
+            self._meetings.append(tuple(self.inside()))
+        elif report.what == WRITE:
+            self.writes.append(report)
+        return True
+
+    def see_off(self, connection: asyncio.BaseTransport) -> None:
+        self._inside = {token: each for token, each in self._inside.items() if each[1] is not connection}
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._unfinished = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+        for line in lines:
+            accepted = self._witness.hear(msgspec.json.decode(line, type=Report), self._transport)
+            self._transport.write(ACCEPTED if accepted else REFUSED)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._witness.see_off(self._transport)

@@ -1,0 +1,288 @@
+"""Programs that tests start as processes of their own, and how tests start them so that none outlives its test.
+
+    worker_process.py worker '{"url": ...}'     workers that run until they are told to stop
+    worker_process.py nursery '{"url": ...}'    forks, stops, continues and kills such workers, one order a line
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from witness import WRITE, Refused, Reporter
+
+import qo
+
+AT_MOST_SECONDS = 90
+"""a net for what never happens, wide enough for a machine that is busy with other things"""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    url: str
+    settings: dict[str, Any] = {}
+    names: tuple[str, ...] = ("worker-1",)
+    concurrency: int = 20
+    diary: str = os.devnull
+    """where every call of a handler is noted: job, attempt, worker"""
+    witness_port: int | None = None
+    sync: bool = False
+
+
+class Note(msgspec.Struct, frozen=True):
+    """What a handler does after it has noted that it was called."""
+
+    seconds: float = 0
+    until: str | None = None
+    """a file that has to be there before it goes on"""
+    unless: str | None = None
+    """a file without which it goes on at once"""
+    how: str = "exit"
+
+
+# --- handlers -------------------------------------------------------------------------------------------------
+
+
+def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> None:
+    diary = os.open(diary_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def note(ctx: qo.Context) -> None:
+        os.write(diary, f"{ctx.job.id} {ctx.attempt} {worker.name}\n".encode())
+
+    @worker.task
+    async def short(data: Note, ctx: qo.Context) -> None:
+        note(ctx)
+        while data.until and not os.path.exists(data.until):
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(data.seconds)
+
+    @worker.task
+    async def endless(data: Any, ctx: qo.Context) -> None:
+        note(ctx)
+        await asyncio.Event().wait()
+
+    @worker.task
+    def endless_thread(data: Any, ctx: qo.Context) -> None:
+        note(ctx)
+        threading.Event().wait()
+
+    @worker.task
+    def deadly(data: Note, ctx: qo.Context) -> str:
+        note(ctx)
+        if data.unless and not os.path.exists(data.unless):
+            return "survived"
+        if data.how == "exit":
+            os._exit(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+        threading.Event().wait()
+        raise AssertionError
+
+
+def register_witnessed_handlers(worker: qo.Worker, witness: Reporter) -> None:
+    """Handlers that tell the witness of every step; `LIMITS` of test_killed_workers.py are theirs."""
+
+    async def witnessed(data: Note, ctx: qo.Context) -> None:
+        async with witness.inside(ctx):
+            await asyncio.sleep(data.seconds)
+            await witness.tell(WRITE, ctx)
+
+    worker.task("render", max_concurrent=4, groups=["ports"])(witnessed)
+    worker.task("serve", groups=["ports"])(witnessed)
+    worker.task("mail", max_concurrent=3)(witnessed)
+
+    @worker.task
+    async def waits_to_be_told(data: Any, ctx: qo.Context) -> str:
+        """At its first attempt it works until it is told that its lease is lost, then writes all the same."""
+        async with witness.inside(ctx):
+            try:
+                if ctx.attempt == 1:
+                    await asyncio.Event().wait()
+            finally:
+                with suppress(Refused):
+                    await witness.tell(WRITE, ctx)
+        return f"attempt {ctx.attempt}"
+
+    @worker.task
+    async def blocks_the_loop(data: Note, ctx: qo.Context) -> str:
+        """At its first attempt it lets nobody tell it anything, and returns as if all was well."""
+        async with witness.inside(ctx):
+            await witness.tell(WRITE, ctx)
+        while ctx.attempt == 1 and data.until and not os.path.exists(data.until):
+            time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
+        return f"attempt {ctx.attempt}"
+
+
+# --- workers --------------------------------------------------------------------------------------------------
+
+
+async def work(options: Options) -> None:
+    async with await qo.connect(options.url, settings=options.settings) as queue:
+        workers = [qo.Worker(queue, name, concurrency=options.concurrency) for name in options.names]
+        for worker in workers:
+            register_handlers(worker, options.diary)
+            if options.witness_port is not None:
+                register_witnessed_handlers(worker, await Reporter.connect(options.witness_port, worker.name))
+        await asyncio.gather(*(worker.run() for worker in workers))
+
+
+def work_synchronously(options: Options) -> None:
+    with qo.sync.connect(options.url, settings=options.settings) as queue:
+        worker = qo.sync.Worker(queue, options.names[0], concurrency=options.concurrency)
+        register_handlers(worker, options.diary)
+        worker.run()
+
+
+class NurseryProgram:
+    """Forking is quick where starting Python is not. Each order is answered once it has been carried out."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._pids: dict[str, int] = {}
+
+    def run(self) -> None:
+        """When the orders end, because the test has ended or has died, everything ends."""
+        try:
+            while order := sys.stdin.readline().split():
+                verb, name = order
+                getattr(self, verb)(name)
+                tell(f"{verb} {name} done")
+        finally:
+            for name in tuple(self._pids):
+                self.kill(name)
+
+    def start(self, name: str) -> None:
+        pid = os.fork()
+        if pid:
+            self._pids[name] = pid
+            return
+        try:
+            sys.stdin.close()
+            asyncio.run(work(msgspec.structs.replace(self._options, names=(name,))))
+        except BaseException:
+            traceback.print_exc()
+        os._exit(1)  # it lives until it is killed, and what follows here is its parent's to do
+
+    def stop(self, name: str) -> None:
+        os.kill(self._pids[name], signal.SIGSTOP)
+        _, status = os.waitpid(self._pids[name], os.WUNTRACED)
+        if not os.WIFSTOPPED(status):
+            raise SystemExit(f"{name} ended before it was stopped; its error is above.")
+
+    def wake(self, name: str) -> None:
+        os.kill(self._pids[name], signal.SIGCONT)
+
+    def kill(self, name: str) -> None:
+        pid = self._pids.pop(name)
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            raise SystemExit(f"{name} ended before it was killed; its error is above.")
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(program: str, options: Options) -> None:
+    logging.basicConfig(stream=sys.stderr if program == "nursery" else sys.stdout, format="%(message)s")
+    if program == "nursery":
+        NurseryProgram(options).run()
+    elif options.sync:
+        work_synchronously(options)
+    else:
+        asyncio.run(work(options))
+
+
+# --- in the tests ---------------------------------------------------------------------------------------------
+
+
+class Running:
+    """A program that runs beside the test; what it logs are its lines."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    async def line_with(self, text: str) -> str:
+        """Its next line that has this text in it."""
+        assert self.process.stdout is not None
+        lines = []
+        async with asyncio.timeout(AT_MOST_SECONDS):
+            async for line in self.process.stdout:
+                lines.append(line.decode())
+                if text in lines[-1]:
+                    return lines[-1].strip()
+        raise AssertionError(f"The program ended without telling {text!r}: {''.join(lines)}")
+
+    async def ended(self) -> int:
+        async with asyncio.timeout(AT_MOST_SECONDS):
+            return await self.process.wait()
+
+
+class Nursery(Running):
+    async def order(self, verb: str, name: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{verb} {name}\n".encode())
+        await self.line_with(f"{verb} {name} done")
+
+
+@asynccontextmanager
+async def started(options: Options) -> AsyncIterator[Running]:
+    """A worker process for the block; at its end it is killed unless it has ended."""
+    async with _program("worker", options) as process:
+        yield Running(process)
+
+
+@asynccontextmanager
+async def nursery(options: Options) -> AsyncIterator[Nursery]:
+    async with _program("nursery", options, stdin=asyncio.subprocess.PIPE) as process:
+        yield Nursery(process)
+
+
+@asynccontextmanager
+async def _program(name: str, options: Options, **pipes: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        __file__,
+        name,
+        msgspec.json.encode(options).decode(),
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+        **pipes,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # of its own session, so this is it and all that it forked
+        await process.communicate()
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for something that other processes do, by looking."""
+    async with asyncio.timeout(AT_MOST_SECONDS):
+        while not await condition():  # noqa: ASYNC110 - no event can tell of it
+            await asyncio.sleep(0.01)
+
+
+def diary_of(path: Path) -> list[tuple[str, int, str]]:
+    """Every call of a handler: job, attempt, worker."""
+    if not path.exists():
+        return []
+    entries = (line.split() for line in path.read_text().splitlines())
+    return [(job_id, int(attempt), worker) for job_id, attempt, worker in entries]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], msgspec.json.decode(sys.argv[2], type=Options))
