@@ -51,7 +51,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
         },
         "quota": {(user, day): used for user, day, used in sql.rows(db, "SELECT * FROM quota")},
         "parents": dict(sql.rows(db, "SELECT * FROM parent")),
-        "tasks": {name: names(groups) for name, groups in sql.rows(db, "SELECT * FROM task")},
+        "tasks": {name: (names(groups), most) for name, groups, most in sql.rows(db, "SELECT * FROM task")},
         "workers": {
             name: {"tasks": names(tasks), "places": places, "expires_at": expires_at}
             for name, tasks, places, expires_at in sql.rows(db, "SELECT name, tasks, places, expires_at FROM worker")

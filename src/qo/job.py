@@ -78,7 +78,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     groups: tuple[str, ...]
     submitted_at: datetime
     attempts: int
-    max_attempts: int
+    max_attempts: int | None = None
+    """None until it first starts, unless its submit named it: its task decides then"""
     stage: str | None = None
     tier: str | None = None
     user: str | None = None

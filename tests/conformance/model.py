@@ -107,8 +107,8 @@ class Model(Submitting, Running, People):
                 pid=registration.pid,
             )
         for options in registration.tasks:
-            no_longer_named = set(self.state.tasks.get(options.name, ())) - set(options.groups)
-            self.state.tasks[options.name] = options.groups
+            no_longer_named = set(self.options_of(options.name).groups) - set(options.groups)
+            self.state.tasks[options.name] = options
             for job in self.line():
                 if job.task == options.name and job.parked in no_longer_named:
                     self.enter(job, now)

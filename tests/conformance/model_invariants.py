@@ -67,7 +67,7 @@ def check_conservation(model: Reads, before: ModelState) -> None:
         assert (job.aged_at is not None) == (job.state is State.QUEUED)
         assert job.due_at is None or job.state in (State.SCHEDULED, State.WAITING)
         assert (job.finished_at is not None) == (job.state in ENDED)
-        assert job.attempts <= job.max_attempts, f"bounded attempts: {job.id} started {job.attempts} times"
+        assert job.attempts <= (job.max_attempts or 0), f"bounded attempts: {job.id} started {job.attempts} times"
         assert job.parent is None or job.parent in model.state.parents
     keyed = [one.key for one in (*jobs.values(), *model.state.tickets.values()) if one.key is not None]
     places = [place_of(key) for key in keyed]

@@ -15,7 +15,7 @@ from qo.job import ENDED, HELD, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.values import Average, Bounds, Limit, LimitIgnored, Mean, Source
+from qo.store.values import Average, Bounds, Limit, LimitIgnored, Mean, Source, TaskOptions
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
@@ -42,6 +42,9 @@ class Line:
     def rank(self, job: JobRow) -> int:
         return 1 + sum(other.key < job.key for other in self.line())
 
+    def options_of(self, task: str) -> TaskOptions:
+        return self.state.tasks.get(task, TaskOptions(name=task))
+
     def groups_of_job(self, job: JobRow) -> tuple[str, ...]:
         return groups_of(
             task=job.task,
@@ -50,7 +53,7 @@ class Line:
             project=job.project,
             tier=job.tier,
             parent=job.parent,
-            task_groups=self.state.tasks.get(job.task, ()),
+            task_groups=self.options_of(job.task).groups,
             own=job.own_groups,
         )
 

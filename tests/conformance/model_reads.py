@@ -315,7 +315,11 @@ class Reads(Upkeep):
             "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
             "quota": dict(state.quota),
             "parents": dict(state.parents),
-            "tasks": {task: groups for task, groups in state.tasks.items() if groups},
+            "tasks": {
+                task: (options.groups, options.max_attempts)
+                for task, options in state.tasks.items()
+                if options.groups or options.max_attempts
+            },
             "workers": {
                 name: {
                     "tasks": tuple(options.name for options in row.tasks),

@@ -12,7 +12,7 @@ from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
-from qo.store.values import Advance, Claimed, Finished, Held, Outcome, Renewal
+from qo.store.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal
 
 
 class Running(Steps):
@@ -63,6 +63,7 @@ class Running(Steps):
         lease.started_in = self.groups_of_job(job)
         job.state = State.STARTING
         job.attempts += 1
+        job.max_attempts = job.max_attempts or self.options_of(job.task).max_attempts or DEFAULT_MAX_ATTEMPTS
         job.started_at = now
         job.worker, job.token = worker, lease.token
         job.stage = job.progress = job.message = None

@@ -27,7 +27,7 @@ class JobRow:
     phase: int | None
     own_groups: tuple[str, ...]
     unique: str | None
-    max_attempts: int
+    max_attempts: int | None
     timeout_ms: int | None
     submitted_at: int
 
@@ -149,7 +149,7 @@ class ModelState:
     users: dict[str, UserRow] = field(default_factory=dict)
     quota: dict[tuple[str, int], int] = field(default_factory=dict)
     parents: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    tasks: dict[str, TaskOptions] = field(default_factory=dict)
     workers: dict[str, WorkerRow] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)

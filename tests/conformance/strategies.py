@@ -100,7 +100,7 @@ def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submiss
         "unique": draw(seldom(st.sampled_from(["once", "twice"]))),
         "run_at_ms": draw(seldom(times_from(now))),
         "cap": draw(seldom(st.integers(0, 6))),
-        "max_attempts": draw(st.integers(1, 3)),
+        "max_attempts": draw(st.sampled_from([None, None, 1, 2, 3])),
         "timeout_ms": draw(seldom(st.just(1500))),
         "by": draw(by),
     }
@@ -155,7 +155,11 @@ def tickets(draw: st.DrawFn) -> Ticket:
 
 
 task_options = st.builds(
-    TaskOptions, name=st.sampled_from(TASKS), groups=some_of(GROUPS_OF_JOBS, most=1), limit=seldom(st.integers(1, 2))
+    TaskOptions,
+    name=st.sampled_from(TASKS),
+    groups=some_of(GROUPS_OF_JOBS, most=1),
+    limit=seldom(st.integers(1, 2)),
+    max_attempts=seldom(st.integers(1, 2)),
 )
 registrations = st.builds(
     Registration,

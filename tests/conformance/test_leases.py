@@ -21,6 +21,7 @@ from harness import (
     line,
     numbered,
     pass_time,
+    register,
     renew,
     retry_later,
     run,
@@ -33,7 +34,7 @@ from harness import (
 
 from qo.job import JobError, Progress, State, moment
 from qo.store.base import Store
-from qo.store.values import Advance, Renewal
+from qo.store.values import Advance, Renewal, TaskOptions
 
 pytestmark = pytest.mark.small_bounds
 
@@ -193,6 +194,31 @@ async def test_bounded_attempts_a_job_that_kills_its_workers_ends_as_failed(stor
     assert job.finished_at == moment(now)
     assert await claim(store, now=now) == []
     assert (await store.retry("deadly", now=now)).attempts == 0
+
+
+async def test_a_job_without_attempts_of_its_own_gets_its_tasks_when_it_first_starts(store: Store) -> None:
+    await submit(store, "own", max_attempts=5)
+    await submit(store, "tasks")
+    await submit(store, "default", task="other")
+    before = [(await store.job(job_id)).max_attempts for job_id in ("own", "tasks", "default")]
+    await register(store, "w1", TaskOptions(name="work", max_attempts=1), "other")
+
+    leases = await claim(store, places=3, tasks=["work", "other"])
+
+    assert before == [5, None, None]
+    assert [(lease.job.id, lease.job.max_attempts) for lease in leases] == [("own", 5), ("tasks", 1), ("default", 3)]
+
+
+async def test_a_workers_word_counts_for_jobs_that_start_later_not_for_those_that_have(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="work", max_attempts=2))
+    first = await start(store, "first", task="work")
+    await register(store, "w2", TaskOptions(name="work", max_attempts=1))
+    second = await start(store, "second", task="work")
+
+    for lease in (first, second):
+        await retry_later(store, lease, at=NOW + SECOND)
+
+    assert [(await store.job(job_id)).state for job_id in ("first", "second")] == [State.SCHEDULED, State.FAILED]
 
 
 async def test_bounded_attempts_retries_end_when_all_are_spent(store: Store) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qo.errors import InvalidPriority, InvalidSubmit, PayloadTooLarge, QueueFull, SubmitRefused, UnknownTier
 from qo.job import New
 from qo.policy.admission import Admission, admission, encode_payload, find_tier, milliseconds, retry_after
-from qo.settings import BUILT_IN_TIERS, QueueSettings, RetrySettings, Settings, Tier
+from qo.settings import BUILT_IN_TIERS, QueueSettings, Settings, Tier
 
 NOW_MS = 1_773_230_400_000
 NOW = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
@@ -43,7 +43,6 @@ def test_a_submit_that_says_nothing_has_the_defaults():
         limited_group=None,
         run_at_ms=None,
         timeout_ms=None,
-        max_attempts=3,
         cap=None,
     )
 
@@ -202,12 +201,6 @@ def test_a_timedelta_and_its_seconds_are_the_same_span(span):
 
 # --- attempts ---------------------------------------------------------------------------------------------------
 
-
-def test_attempts_are_those_of_the_submit_or_else_the_configured_ones():
-    settings = Settings(retries=RetrySettings(max_attempts=7))
-
-    assert admit(settings=settings).max_attempts == 7
-    assert admit(settings=settings, max_attempts=1).max_attempts == 1
 
 
 # --- the payload ------------------------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     """the group that `concurrency_limit` is for"""
     run_at_ms: int | None
     timeout_ms: int | None
-    max_attempts: int
     cap: int | None
 
 
@@ -45,7 +44,6 @@ def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
         limited_group=(group or new.task) if new.concurrency_limit is not None else None,
         run_at_ms=_run_at_ms(new, now_ms),
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
-        max_attempts=settings.retries.max_attempts if new.max_attempts is None else new.max_attempts,
         cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
     )
 

@@ -206,7 +206,7 @@ PLAIN_WORDS = _words("""
     to too true try type undefined unauthorized unexpected unknown unset used using valid value was we were what when
     where which while will with without wrong yes you your
 """)
-PLAIN = rf"(?:{_any_of(sorted(PLAIN_WORDS, reverse=True))}|[0-9]{{1,5}}|\[\]|\(\)|\{{\}}|<[A-Za-z_]{{0,20}}>)"
+PLAIN = rf"(?:{_any_of(sorted(PLAIN_WORDS, reverse=True))}|[0-9]{{1,5}}|\.{{3}}|\[\]|\(\)|\{{\}}|<[A-Za-z_]{{0,20}}>)"
 PLAIN_IN_SENTENCE = PLAIN + r"(?=[\s\"'`,;&)\]}\\]|[.:!?](?:\s|\Z)|\Z)"
 SEPARATOR = r"[\\\"'`\])]{0,5}[ \t]{0,8}(?:=>|:=|={1,3}|:(?!:|//)|>(?=\S)|%3[AaDd])[ \t]{0,8}"
 # A quote that opens the value, also in b'…', SecretStr('…') and, in a text that is quoted itself, \"…\".
@@ -372,7 +372,7 @@ RULES = (
         "bearer and basic tokens",
         ("bearer", "basic"),
         rf"(?P<kept>{WORD_BEGINS}[Bb](?i:earer|asic)(?:[ \t]|%20){{1,4}})"
-        r"(?!(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?![\w+/=.~-]))[\w+/=.~*-]{6,}+",
+        r"(?!(?:[A-Z]?[a-z]{1,15}|[A-Z]{1,15})(?![\w+/=~-]|\.\w))[\w+/=.~*-]{6,}+",
         BEHIND_KEPT,
     ),
     Rule("web tokens (JWT)", ("eyj",), r"(?<![\w-])eyJ[\w-]{10,}+(?>(?:\.[\w-]*+){0,4})"),

@@ -34,7 +34,7 @@ def make_submission(new: New, settings: Settings, *, draw: Callable[[], float]) 
         run_at_ms=admitted.run_at_ms,
         quota_jitter_ms=round(draw() * settings.queue.quota_jitter_secs * 1000),
         cap=admitted.cap,
-        max_attempts=admitted.max_attempts,
+        max_attempts=new.max_attempts,
         timeout_ms=admitted.timeout_ms,
         by=new.by,
     )

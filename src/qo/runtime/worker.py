@@ -346,7 +346,13 @@ class Worker:
 
     def _registration(self, *, gone: bool = False) -> Registration:
         tasks = tuple(
-            TaskOptions(name=task.name, groups=task.groups, limit=task.max_concurrent) for task in self._tasks.values()
+            TaskOptions(
+                name=task.name,
+                groups=task.groups,
+                limit=task.max_concurrent,
+                max_attempts=task.max_attempts or self.queue.settings.retries.max_attempts,
+            )
+            for task in self._tasks.values()
         )
         return Registration(
             name=self.name,

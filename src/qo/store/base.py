@@ -119,7 +119,8 @@ class Store(Protocol):
         A known claim id is answered with that claim's live leases, and nothing else happens.
         Else begins with `catch_up`, then examines candidates of `tasks` until `places` are taken, none is left,
         or `bounds.examine` were looked at. A job is taken together with all its slots: it becomes `starting`,
-        an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`.
+        an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
+        `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
         Returns fewer than asked, perhaps none; being full is not an error.
         Events: starting.
         """
@@ -305,8 +306,8 @@ class Store(Protocol):
     # --- workers ----------------------------------------------------------------------------------------------
 
     async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
-        """A worker has started: it lives for `lifetime_ms` unless renewed. Its tasks' groups and limits (source
-        TASK) replace those of workers started earlier; jobs parked in a group that their task no longer names
+        """A worker has started: it lives for `lifetime_ms` unless renewed. Its tasks' groups, attempts and limits
+        (source TASK) replace those of workers started earlier; jobs parked in a group that their task no longer names
         enter the line anew. `tasks` empty: the worker is gone.
         """
         ...

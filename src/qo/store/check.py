@@ -96,7 +96,8 @@ def _check_submission(submission: Submission) -> None:
     if submission.timeout_ms is not None:
         check_number("timeout_ms", submission.timeout_ms, 1, MAX_SPAN_MS)
     check_number("quota_jitter_ms", submission.quota_jitter_ms, 0, MAX_QUOTA_JITTER_MS)
-    check_number("max_attempts", submission.max_attempts, 1)
+    if submission.max_attempts is not None:
+        check_number("max_attempts", submission.max_attempts, 1)
     check_by(submission.by)
 
 
@@ -226,6 +227,8 @@ def check_registration(registration: Registration) -> None:
         check_own_groups(task.groups)
         if task.limit is not None:
             check_number("limit of task", task.limit, 0, of=task.name)
+        if task.max_attempts is not None:
+            check_number("max_attempts of task", task.max_attempts, 1, of=task.name)
     # A worker that says goodbye has no tasks, and then its places mean nothing.
     check_number("places", registration.places, 1 if named else 0)
     check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)

@@ -108,7 +108,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     quota_jitter_ms: int = 0
     cap: int | None = None
     """refuse when so many are in line and this one would join it now"""
-    max_attempts: int = 3
+    max_attempts: int | None = None
+    """None: decided when it first starts, by what the most recently started worker says of the task"""
     timeout_ms: int | None = None
     by: str | None = None
 
@@ -260,10 +261,15 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 # --- workers --------------------------------------------------------------------------------------------------
 
 
+DEFAULT_MAX_ATTEMPTS = 3
+
+
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     groups: tuple[str, ...] = ()
     limit: int | None = None
+    max_attempts: int | None = None
+    """for jobs whose submit named none; None: DEFAULT_MAX_ATTEMPTS"""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -80,7 +80,7 @@ def _finished_before(step: Step, outcome: Outcome) -> Finished:
 def _state_after(row: JobRow, outcome: Outcome) -> State:
     if row.cancel_wanted and outcome.state in _GIVES_WAY_TO_CANCEL:
         return State.CANCELLED
-    if outcome.state is State.SCHEDULED and row.attempts >= row.max_attempts:
+    if outcome.state is State.SCHEDULED and row.attempts >= (row.max_attempts or 0):
         return State.FAILED
     return outcome.state
 

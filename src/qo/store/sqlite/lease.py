@@ -13,7 +13,18 @@ from qo.store.sqlite.step import Step
 
 HIGHEST_WAIT_BUCKET_SECONDS = 65536
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
-CLAIM_FIELDS = ("state", "aged_at", "attempts", "started_at", "token", "worker", "stage", "progress", "message")
+CLAIM_FIELDS = (
+    "state",
+    "aged_at",
+    "attempts",
+    "max_attempts",
+    "started_at",
+    "token",
+    "worker",
+    "stage",
+    "progress",
+    "message",
+)
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
 WAITING_FIELDS = ("parked", "aged_at", "due_at", "confirming_at", "deferred")
 """what only a job that was waiting can have, each with an index that a job that ran need not touch"""
@@ -52,6 +63,7 @@ def claim_job(
     leave(step, row)
     row.state = State.STARTING
     row.attempts += 1
+    row.max_attempts = row.max_attempts or step.max_attempts_of(row.task)
     row.started_at = step.now
     row.token = token
     row.worker = worker
@@ -95,7 +107,7 @@ def lose_leases(step: Step, leases: Iterable[tuple[int, str, int | None]], reaso
             ids.append(row.id)
             if row.cancel_wanted:
                 end_job(step, row, State.CANCELLED)
-            elif row.attempts >= row.max_attempts:
+            elif row.attempts >= (row.max_attempts or 0):
                 message = f"The worker stopped responding, and all {row.max_attempts} attempts are used."
                 end_job(step, row, State.FAILED, error=JobError(message=message))
             else:

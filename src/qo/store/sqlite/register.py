@@ -35,19 +35,21 @@ def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]
     )
     ignored: tuple[LimitIgnored, ...] = ()
     for task in registration.tasks:
-        _replace_groups(step, task)
+        _replace_options(step, task)
         ignored += grant_limit(step, task.name, task.limit, Source.TASK)
     hand_over(step)
     return ignored
 
 
-def _replace_groups(step: Step, task: TaskOptions) -> None:
+def _replace_options(step: Step, task: TaskOptions) -> None:
     gone = [group for group in step.task_groups(task.name) if group not in task.groups]
-    if task.groups:
-        step.db.execute("INSERT OR REPLACE INTO task VALUES (?, ?)", (task.name, to_json(task.groups)))
+    if task.groups or task.max_attempts is not None:
+        step.db.execute(
+            "INSERT OR REPLACE INTO task VALUES (?, ?, ?)", (task.name, to_json(task.groups), task.max_attempts)
+        )
     else:
         step.db.execute("DELETE FROM task WHERE name = ?", (task.name,))
-    step.forget_task_groups()
+    step.forget_tasks()
     for group in gone:
         for row in select(step.db, "parked = ? AND task = ? ORDER BY key", (group, task.name)):
             assert row.key is not None

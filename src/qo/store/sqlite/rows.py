@@ -49,7 +49,7 @@ class JobRow(msgspec.Struct, gc=False):
     quota_day: int | None
     deferred: int
     attempts: int
-    max_attempts: int
+    max_attempts: int | None
     timeout_ms: int | None
     iterations: int
     iterations_batch: int | None

@@ -44,7 +44,7 @@ CREATE TABLE job (
     quota_day INTEGER,
     deferred INTEGER NOT NULL,       -- waits for a later day because of the quota
     attempts INTEGER NOT NULL,
-    max_attempts INTEGER NOT NULL,
+    max_attempts INTEGER,            -- NULL: its task decides when it first starts
     timeout_ms INTEGER,
     iterations INTEGER NOT NULL,
     iterations_batch INTEGER,
@@ -184,7 +184,8 @@ CREATE TABLE parent (
 
 CREATE TABLE task (
     name TEXT PRIMARY KEY,
-    groups TEXT NOT NULL             -- JSON, as the most recently started worker has it
+    groups TEXT NOT NULL,            -- JSON; this and the next as the most recently started worker has it
+    max_attempts INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE worker (

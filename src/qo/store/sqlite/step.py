@@ -17,7 +17,7 @@ from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
 from qo.store.sqlite import sql
 from qo.store.sqlite.groups import Groups
 from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
-from qo.store.values import Bounds
+from qo.store.values import DEFAULT_MAX_ATTEMPTS, Bounds
 
 log = logging.getLogger("qo.store")
 
@@ -38,7 +38,7 @@ class Step:
         self._changed_counters: set[str] = set()
         self._waiting: Counter[int] | None = None
         self._waiting_changed: set[int] = set()
-        self._task_groups: dict[str, tuple[str, ...]] = {}
+        self._tasks: dict[str, tuple[tuple[str, ...], int | None]] = {}
         self._events: list[tuple[int, str, str, str]] = []
         self._figures: dict[str, list[int]] = {}
 
@@ -140,13 +140,19 @@ class Step:
 
     def task_groups(self, task: str) -> tuple[str, ...]:
         """The groups that the task itself puts its jobs in."""
-        if task not in self._task_groups:
-            text = sql.value(self.db, "SELECT groups FROM task WHERE name = ?", (task,))
-            self._task_groups[task] = () if text is None else names(text)
-        return self._task_groups[task]
+        return self._task(task)[0]
 
-    def forget_task_groups(self) -> None:
-        self._task_groups.clear()
+    def max_attempts_of(self, task: str) -> int:
+        return self._task(task)[1] or DEFAULT_MAX_ATTEMPTS
+
+    def _task(self, task: str) -> tuple[tuple[str, ...], int | None]:
+        if task not in self._tasks:
+            row = sql.row(self.db, "SELECT groups, max_attempts FROM task WHERE name = ?", (task,))
+            self._tasks[task] = ((), None) if row is None else (names(row[0]), row[1])
+        return self._tasks[task]
+
+    def forget_tasks(self) -> None:
+        self._tasks.clear()
 
     def groups_of(self, row: JobRow) -> tuple[str, ...]:
         return row_groups(row, self.task_groups(row.task))
