@@ -42,7 +42,7 @@ def defer(step: Step, row: JobRow, day: int, time: int) -> None:
         if other.run_at != dealt:
             other.run_at = dealt
             other.due_at = None if other.due_at is None else dealt
-            save(step.db, other, "run_at", "due_at")
+            save(step.writes, other, "run_at", "due_at")
     row.run_at = times[-1]
     row.quota_day = day
     row.deferred = 1
@@ -72,10 +72,10 @@ def _bring_to_today(step: Step, row: JobRow, today: int) -> None:
     row.run_at = step.now
     row.deferred = 0
     if row.due_at is None:
-        save(step.db, row, "quota_day", "run_at", "deferred")
+        save(step.writes, row, "quota_day", "run_at", "deferred")
         step.event(RESCHEDULED, row.id, {"run_at": row.run_at})
     else:
-        save(step.db, row, "quota_day", "run_at")
+        save(step.writes, row, "quota_day", "run_at")
         join_in_order(step, [row])
 
 
@@ -84,5 +84,5 @@ def _bring_to_day(step: Step, row: JobRow, day: int) -> None:
     assert row.quota_day is not None
     defer(step, row, day, midnight(day) + row.run_at - midnight(row.quota_day))
     row.due_at = None if row.due_at is None else row.run_at
-    save(step.db, row, "quota_day", "run_at", "due_at")
+    save(step.writes, row, "quota_day", "run_at", "due_at")
     step.event(RESCHEDULED, row.id, {"run_at": row.run_at})

@@ -56,13 +56,13 @@ def apply_standing(
         row.boost = standing.boost
         row.iterations_batch = standing.iterations_batch
         row.iterations_max = standing.iterations_max
-        save(step.db, row, "tier", "boost", "iterations_batch", "iterations_max")
+        save(step.writes, row, "tier", "boost", "iterations_batch", "iterations_max")
     projects = sorted({name for name in (project, *(row.project for row in rows)) if name is not None})
     ignored = limit_by_standing(step, standing, user=user, projects=projects)
     for row in rows:
         if row.key is not None:
             enter_again(step, row, row.key)
-            save(step.db, row, *LINE_FIELDS)
+            save(step.writes, row, *LINE_FIELDS)
     move_forward(step, user, standing.daily_quota)
     return ignored
 

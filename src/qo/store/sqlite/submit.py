@@ -27,14 +27,25 @@ from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Stan
 
 def submit(step: Step, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
     join_due(step)
-    answers = [_known(step, submission) or _admit(step, submission) for submission in submissions]
+    present = _present_ids(step, submissions)
+    answers = []
+    for submission in submissions:
+        answers.append(_known(step, submission, present) or _admit(step, submission))
+        present.add(submission.id)
     hand_over(step)
     return answers
 
 
-def _known(step: Step, submission: Submission) -> Accepted | Refusal | None:
+def _present_ids(step: Step, submissions: Sequence[Submission]) -> set[str]:
+    """Those of the ids that are known already, by one look for all."""
+    wanted = to_json([submission.id for submission in submissions])
+    statement = "SELECT job.id FROM json_each(?) AS wanted CROSS JOIN job ON job.id = wanted.value"
+    return {job_id for (job_id,) in sql.rows(step.db, statement, (wanted,))}
+
+
+def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | Refusal | None:
     """The answer where the id, the unique key or the phase is there already."""
-    row = find(step.db, "id = ?", (submission.id,))
+    row = find(step.db, "id = ?", (submission.id,)) if submission.id in present else None
     if row is None and submission.unique is not None:
         row = find(step.db, "unique_key = ? AND finished_at IS NULL", (submission.unique,))
     if row is not None:
@@ -118,8 +129,8 @@ def _note_whom_it_belongs_to(step: Step, row: JobRow) -> None:
 
 
 def _store(step: Step, row: JobRow, submission: Submission) -> None:
-    insert(step.db, row)
-    step.db.execute("INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
+    insert(step.writes, row)
+    step.writes.add("content", "INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
     step.figure("submitted")
     if submission.by is not None:
         step.audit(submission.by, "submit", row.id, {"task": row.task})
