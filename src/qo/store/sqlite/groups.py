@@ -93,8 +93,7 @@ class Groups:
     def get(self, name: str) -> Group:
         group = self._groups.get(name)
         if group is None:
-            # Looking past what waits to be written, or a batch whose jobs each have groups of their own would write
-            # them one by one. Settings never wait, and slots only of groups that were read before.
+            # Settings never wait to be written, and slots only of groups that were read before.
             db = self._writes.connection
             row = sql.row(db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,))
             group = Group(name, row)
@@ -153,7 +152,7 @@ class Groups:
             group.held_changed = True
             if group.numbers is not None:
                 group.numbers.give_back(number)
-            self._writes.add("slot", "UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", (name, number))
+        self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
 
     def held_by(self, token: int) -> dict[str, int]:
         """The numbers a token holds in groups that have a limit."""
@@ -164,12 +163,14 @@ class Groups:
         }
 
     def _free_numbers(self, name: str) -> _Numbers:
+        # Of a group whose numbers are not known yet, no slot waits to be written.
+        db = self._writes.connection
         free = sql.rows(
-            self._db,
+            db,
             "SELECT number FROM slot INDEXED BY slot_free WHERE grp = ? AND token IS NULL ORDER BY number",
             (name,),
         )
-        highest = sql.value(self._db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
+        highest = sql.value(db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
         return _Numbers([number for (number,) in free], -1 if highest is None else highest)
 
     def adopt(self, name: str) -> None:

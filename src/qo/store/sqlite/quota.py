@@ -11,15 +11,23 @@ from qo.store.sqlite.step import Step
 
 
 def used_on(step: Step, user: str, day: int) -> int:
-    used: int | None = sql.value(step.db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day))
-    return used or 0
+    used = step.quota_used.get((user, day))
+    if used is None:
+        used = sql.value(step.db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day)) or 0
+        step.quota_used[user, day] = used
+    return used
 
 
 def charge(step: Step, user: str, day: int, change: int = 1) -> None:
-    step.db.execute(
-        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used", (user, day, change)
+    step.writes.add(
+        "quota",
+        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used",
+        (user, day, change),
     )
+    if change > 0 and (user, day) in step.quota_used:
+        step.quota_used[user, day] += change
     if change < 0:
+        step.quota_used.pop((user, day), None)
         step.db.execute("DELETE FROM quota WHERE user = ? AND day = ? AND used <= 0", (user, day))
 
 

@@ -31,7 +31,8 @@ def set_tier(step: Step, user: str, standing: Standing, *, by: str | None) -> tu
 
 
 def standing_of(step: Step, user: str) -> Standing | None:
-    text = sql.value(step.db, "SELECT standing FROM user WHERE name = ?", (user,))
+    # Of users, only the number of their newest job ever waits to be written.
+    text = sql.value(step.writes.connection, "SELECT standing FROM user WHERE name = ?", (user,))
     return None if text is None else _decode_standing(text)
 
 

@@ -45,6 +45,8 @@ class Step:
         self._waiting: Counter[int] | None = None
         self._waiting_changed: set[int] = set()
         self._task_groups: dict[str, tuple[str, ...]] = {}
+        self.quota_used: dict[tuple[str, int], int] = {}
+        """what users were charged, by user and day; kept by `quota.py`"""
         self._events: list[tuple[int, str, str, str]] = []
         self._figures: dict[str, list[int]] = {}
 

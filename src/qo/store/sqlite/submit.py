@@ -122,9 +122,9 @@ def _note_whom_it_belongs_to(step: Step, row: JobRow) -> None:
         if row.quota_day is None:
             row.quota_day = _day_it_is_due(step, row)
         charge(step, row.user, row.quota_day)
-        step.db.execute("UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
+        step.writes.add("user", "UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
     if row.parent is not None:
-        step.db.execute("INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
+        step.writes.add("parent", "INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
     for group in step.groups_of(row):
         step.groups.mention(group, row.number)
 

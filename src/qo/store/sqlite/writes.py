@@ -16,7 +16,8 @@ import apsw
 class Writes:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        """the file without what still waits"""
+        """the file without what still waits: for looking at what cannot be waiting, because a batch whose jobs have
+        users and groups of their own would otherwise be written one by one"""
         self._waiting: dict[str, tuple[str, list[tuple[Any, ...]]]] = {}
 
     @property
