@@ -47,6 +47,19 @@ async def test_commits_reach_the_disk(store: SQLiteStore) -> None:
     assert settings == ("wal", 2)  # 2 is FULL
 
 
+async def test_the_log_is_folded_into_the_file_while_the_writer_goes_on(tmp_path: Path) -> None:
+    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    payload = b'"' + b"x" * 400_000 + b'"'
+    for number in range(150):
+        await store.submit([submission(f"job-{number}", payload=payload)], now=NOW)
+
+    written, log = 150 * len(payload), (tmp_path / "qo.db-wal").stat().st_size
+
+    assert log < written / 2
+    await store.close()
+    assert not (tmp_path / "qo.db-wal").exists()
+
+
 async def test_a_file_of_a_newer_qo_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "qo.db"
     await (await SQLiteStore.open(str(path))).close()

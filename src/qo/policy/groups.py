@@ -9,7 +9,6 @@ PROVIDERS = "providers"
 KINDS = ("user", "project", "tier", "priority", "parent", "provider")
 
 
-@lru_cache(maxsize=4096)
 def groups_of(
     *,
     task: str,
@@ -26,6 +25,21 @@ def groups_of(
     The first two are gates: they hold for all jobs of the task. Answers are remembered, because a step
     asks for the groups of the same job several times.
     """
+    return _groups_of(task, priority, user, project, tier, parent, task_groups, own)
+
+
+@lru_cache(maxsize=4096)
+def _groups_of(
+    task: str,
+    priority: int,
+    user: str | None,
+    project: str | None,
+    tier: str | None,
+    parent: str | None,
+    task_groups: tuple[str, ...],
+    own: tuple[str, ...],
+) -> tuple[str, ...]:
+    # Without keywords, which would cost the look into the cache twice the time.
     named = (("user", user), ("project", project), ("tier", tier), ("parent", parent))
     owned = (f"{kind}:{name}" for kind, name in named if name is not None)
     return tuple(dict.fromkeys((GLOBAL, task, f"priority:{priority}", *owned, *task_groups, *own)))

@@ -14,7 +14,7 @@ from qo.policy.ordering import drawn_place, order_key
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.hand_over import drop_ticket, hand_over
-from qo.store.sqlite.lease import end_lease
+from qo.store.sqlite.lease import end_leases
 from qo.store.sqlite.rows import to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Grant, Ticket
@@ -80,7 +80,7 @@ def release(step: Step, holders: Sequence[tuple[str, str | None]]) -> list[bool]
 def _release(step: Step, holder: str, token: str | None) -> bool:
     held: int | None = sql.value(step.db, "SELECT token FROM lease WHERE holder = ? AND job IS NULL", (holder,))
     if held is not None and token in (None, str(held)):
-        end_lease(step, held)
+        end_leases(step, [held])
         return True
     return token is None and held is None and _withdraw(step, holder)
 

@@ -41,7 +41,7 @@ def _advance(step: Step, item: Advance) -> Held:
         step.event(PROGRESS, row.id, msgspec.structs.asdict(item.progress))
     if item.iteration is not None:
         row.iterations = max(row.iterations, item.iteration)
-    save(step.db, row, "state", "message", "stage", "progress", "iterations")
+    save(step.writes, row, "state", "message", "stage", "progress", "iterations")
     if item.checkpoint is not None:
         step.db.execute("UPDATE content SET checkpoint = ? WHERE number = ?", (item.checkpoint, row.number))
     expires_at = sql.value(step.db, "SELECT expires_at FROM lease WHERE token = ?", (row.token,))

@@ -38,10 +38,10 @@ def _age(step: Step, row: JobRow) -> bool:
     priority = aged_priority(priority_of(row.key))
     row.aged_at = step.now
     if priority is None:
-        save(step.db, row, "aged_at")
+        save(step.writes, row, "aged_at")
         return False
     enter_again(step, row, order_key(priority, place_of(row.key)))
-    save(step.db, row, *LINE_FIELDS)
+    save(step.writes, row, *LINE_FIELDS)
     step.event(AGED, row.id, {"priority": priority})
     return True
 
@@ -71,7 +71,7 @@ def take_reminders(step: Step, *, ages_ms: Sequence[int]) -> tuple[Reminder, ...
         )
         for row in rows:
             row.reminded = number
-            save(step.db, row, "reminded")
+            save(step.writes, row, "reminded")
             assert row.confirming_at is not None
             reminders.append(Reminder(job_id=row.id, number=number, confirmation_required_at=moment(row.confirming_at)))
     return tuple(reminders)

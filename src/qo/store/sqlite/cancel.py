@@ -47,7 +47,7 @@ def _cancel(step: Step, row: JobRow, message: str | None, refunded: set[str]) ->
         row.message = message
     if State(row.state) in HELD:
         row.cancel_wanted = 1
-        save(step.db, row, "cancel_wanted", "message")
+        save(step.writes, row, "cancel_wanted", "message")
         step.event(CANCEL_WANTED, row.id)
         return
     end_job(step, row, State.CANCELLED)

@@ -18,18 +18,20 @@ from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.hand_over import hand_over, park_job
 from qo.store.sqlite.lease import claim_job
 from qo.store.sqlite.line import GATES
-from qo.store.sqlite.rows import JobRow, by_number, to_job
+from qo.store.sqlite.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.walk import Walk
 from qo.store.values import Claimed, Lease
 
+_Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
+"""a job, its groups, its slots in those with a limit, and the end of its lease"""
+
 
 def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
-    known = _leases_of_claim(step, claim_id)
-    if known:
+    if known := _leases_of_claim(step, claim_id):
         return Claimed(leases=known)
     behind = catch_up(step, lease_ms=lease_ms).more
-    leases: list[Lease] = []
+    taken: list[_Taken] = []
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
     for examined, candidate in enumerate(walk, start=1):
@@ -38,34 +40,44 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         blocked_by = step.groups.first_without_room(groups[GATES:])
         if blocked_by is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
-            leases.append(_lease(step, candidate, groups, slots, step.now + lease_ms))
+            taken.append((candidate, groups, slots, step.now + lease_ms))
         else:
             park_job(step, candidate, blocked_by)
-        if len(leases) == places:
+        if len(taken) == places:
             break
         if examined == step.bounds.examine:
             bounded = walk.has_more()
             break
     hand_over(step)
-    return Claimed(leases=tuple(leases), more=behind or bounded)
+    return Claimed(leases=_leases(step, taken), more=behind or bounded)
 
 
-def _lease(step: Step, row: JobRow, groups: tuple[str, ...], slots: dict[str, int], expires_at: int) -> Lease:
-    payload, checkpoint = sql.row(step.db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
-    return Lease(
-        job=to_job(row, groups=groups),
-        token=str(row.token),
-        expires_at=moment(expires_at),
-        slots=slots,
-        payload=payload,
-        checkpoint=checkpoint,
+def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
+    """With what is needed to run the jobs, read for all of them at once."""
+    if not taken:
+        return ()
+    statement = (
+        "SELECT number, payload, checkpoint FROM json_each(?) AS wanted CROSS JOIN content ON number = wanted.value"
+    )
+    found = sql.rows(step.db, statement, (to_json([row.number for row, *_ in taken]),))
+    contents = {number: (payload, checkpoint) for number, payload, checkpoint in found}
+    return tuple(
+        Lease(
+            job=to_job(row, groups=groups),
+            token=str(row.token),
+            expires_at=moment(expires_at),
+            slots=slots,
+            payload=contents[row.number][0],
+            checkpoint=contents[row.number][1],
+        )
+        for row, groups, slots, expires_at in taken
     )
 
 
 def _leases_of_claim(step: Step, claim_id: str) -> tuple[Lease, ...]:
     rows = sql.rows(step.db, "SELECT token, job, expires_at FROM lease WHERE claim = ? ORDER BY token", (claim_id,))
-    leases = []
+    taken = []
     for token, number, expires_at in rows:
         row = by_number(step.db, number)
-        leases.append(_lease(step, row, step.groups_of(row), step.groups.held_by(token), expires_at))
-    return tuple(leases)
+        taken.append((row, step.groups_of(row), step.groups.held_by(token), expires_at))
+    return _leases(step, taken)

@@ -25,7 +25,7 @@ def confirm(step: Step, job_id: str, *, by: str | None) -> Job:
     row.confirming_at = row.message = None
     row.iterations_granted = _one_more_batch(row)
     join(step, row)
-    save(step.db, row, *JOIN_FIELDS, "attempts", "confirming_at", "message", "iterations_granted")
+    save(step.writes, row, *JOIN_FIELDS, "attempts", "confirming_at", "message", "iterations_granted")
     step.audit(by, "confirm", row.id, {"iterations_granted": row.iterations_granted})
     hand_over(step)
     return with_position(step, row.id)

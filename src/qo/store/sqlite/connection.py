@@ -24,6 +24,7 @@ def connect(path: str, *, writes: bool) -> apsw.Connection:
             db.pragma("journal_mode", "wal")
             # An acknowledged job must survive power loss, so every commit reaches the disk.
             db.pragma("synchronous", "full")
+        db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.pragma("cache_size", -65536)
         db.pragma("temp_store", "memory")
     except apsw.Error as error:

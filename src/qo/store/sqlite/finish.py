@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from qo.job import State
-from qo.store.sqlite import sql
 from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_lease, held_job
+from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_leases, is_held
 from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, join_in_order
 from qo.store.sqlite.observe import move_average
-from qo.store.sqlite.rows import JobRow, find, save, to_json
+from qo.store.sqlite.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Finished, Outcome
 
@@ -26,24 +27,38 @@ _PASSES_THROUGH_RUNNING = (State.SUCCEEDED, State.CONFIRMING)
 _GIVES_WAY_TO_CANCEL = (State.SCHEDULED, State.QUEUED, State.CONFIRMING)
 
 
-def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
+class _Ended(msgspec.Struct):
+    """What the outcomes leave to be done when all have been looked at."""
+
+    tokens: list[int] = []
     handed_back: list[JobRow] = []
     released: list[JobRow] = []
-    answers = [_finish(step, outcome, handed_back, released) for outcome in outcomes]
-    for row in handed_back:
+
+
+def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
+    rows = _rows(step, outcomes)
+    ended = _Ended()
+    answers = [_finish(step, outcome, rows.get(outcome.job_id), ended) for outcome in outcomes]
+    end_leases(step, ended.tokens)
+    for row in ended.handed_back:
         come_back(step, row, "handed_back")
-        save(step.db, row, *LINE_FIELDS, "attempts", "started_at", "message")
-    join_in_order(step, released, due_at=step.now)
+        save(step.writes, row, *LINE_FIELDS, *ENDED_FIELDS, *RELEASE_FIELDS, "attempts", "started_at", "message")
+    join_in_order(step, ended.released, due_at=step.now)
     hand_over(step)
     return answers
 
 
-def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: list[JobRow]) -> Finished:
-    row = held_job(step, outcome.job_id, outcome.token)
-    if row is None:
-        return _finished_before(step, outcome)
+def _rows(step: Step, outcomes: Sequence[Outcome]) -> dict[str, JobRow]:
+    """The jobs by id. Each is read once, so that a second outcome of the same job finds what the first made of it."""
+    wanted = to_json([outcome.job_id for outcome in outcomes])
+    return {row.id: row for row in select(step.db, "id IN (SELECT value FROM json_each(?))", (wanted,))}
+
+
+def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> Finished:
+    if row is None or not is_held(row, outcome.token):
+        return _finished_before(row, outcome)
     assert row.token is not None
-    end_lease(step, row.token)
+    ended.tokens.append(row.token)
     for name, until in outcome.closed.items():
         group = step.groups.get(name)
         group.closed_until = until
@@ -58,22 +73,19 @@ def _finish(step: Step, outcome: Outcome, handed_back: list[JobRow], released: l
     row.ended_state = state
     if state is State.QUEUED:
         _hand_back(row)
-        # At once, because the same call may finish with this token again.
-        save(step.db, row, *ENDED_FIELDS, *RELEASE_FIELDS)
-        handed_back.append(row)
+        ended.handed_back.append(row)
     elif state is State.SCHEDULED:
         _schedule_retry(step, row, outcome)
     elif state is State.CONFIRMING:
         _ask_for_confirmation(step, row, outcome)
     else:
-        _end(step, row, state, outcome, released)
+        _end(step, row, state, outcome, ended)
     return Finished(job_id=row.id, token=outcome.token, state=state)
 
 
-def _finished_before(step: Step, outcome: Outcome) -> Finished:
-    ended = sql.row(step.db, "SELECT ended_token, ended_state FROM job WHERE id = ?", (outcome.job_id,))
-    if ended is not None and ended[0] is not None and str(ended[0]) == outcome.token:
-        return Finished(job_id=outcome.job_id, token=outcome.token, state=State(ended[1]))
+def _finished_before(row: JobRow | None, outcome: Outcome) -> Finished:
+    if row is not None and row.ended_state is not None and str(row.ended_token) == outcome.token:
+        return Finished(job_id=outcome.job_id, token=outcome.token, state=State(row.ended_state))
     return Finished(job_id=outcome.job_id, token=outcome.token, lost=True)
 
 
@@ -103,7 +115,7 @@ def _schedule_retry(step: Step, row: JobRow, outcome: Outcome) -> None:
     _leave_worker(step, row, State.SCHEDULED)
     row.run_at = row.due_at = outcome.retry_at_ms
     row.error = None if outcome.error is None else to_json(outcome.error)
-    save(step.db, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "run_at", "due_at", "error", "message")
+    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "run_at", "due_at", "error", "message")
     step.figure("ended:scheduled", step.now - row.started_at)
     step.event(row.state, row.id, {"run_at": row.run_at})
 
@@ -113,16 +125,16 @@ def _ask_for_confirmation(step: Step, row: JobRow, outcome: Outcome) -> None:
     row.message = outcome.message
     row.confirming_at = step.now
     row.reminded = 0
-    save(step.db, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "confirming_at", "reminded", "message")
+    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "confirming_at", "reminded", "message")
     step.event(row.state, row.id, {"message": row.message})
 
 
-def _end(step: Step, row: JobRow, state: State, outcome: Outcome, released: list[JobRow]) -> None:
+def _end(step: Step, row: JobRow, state: State, outcome: Outcome, ended: _Ended) -> None:
     end_job(step, row, state, error=outcome.error if state is State.FAILED else None)
     if state is not State.SUCCEEDED:
         return
     if outcome.result is not None:
-        step.db.execute("UPDATE content SET result = ? WHERE number = ?", (outcome.result, row.number))
+        step.writes.add("content", "UPDATE content SET result = ? WHERE number = ?", (outcome.result, row.number))
     assert row.started_at is not None
     for average in outcome.averages:
         move_average(step, average, (step.now - row.started_at) / 1000)
@@ -131,12 +143,12 @@ def _end(step: Step, row: JobRow, state: State, outcome: Outcome, released: list
             step.db, "parent = ? AND phase = ? AND state = 'waiting' AND due_at IS NULL", (row.parent, row.phase + 1)
         )
         if following is not None:
-            _release_phase(step, following, released)
+            _release_phase(step, following, ended)
 
 
-def _release_phase(step: Step, row: JobRow, released: list[JobRow]) -> None:
+def _release_phase(step: Step, row: JobRow, ended: _Ended) -> None:
     if row.run_at is not None and row.run_at > step.now:
         row.due_at = row.run_at
-        save(step.db, row, "due_at")
+        save(step.writes, row, "due_at")
     else:
-        released.append(row)
+        ended.released.append(row)

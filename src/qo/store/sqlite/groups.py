@@ -8,12 +8,16 @@ jobs this step has changed; the others cannot have become wrong.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import apsw
 
 from qo.policy.groups import GLOBAL, kind_of
 from qo.store.sqlite import sql
+from qo.store.sqlite.rows import to_json
+from qo.store.sqlite.writes import Writes
+
+TAKE = "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET token = excluded.token"
 
 
 class Group:
@@ -77,22 +81,24 @@ class _Numbers:
 
 
 class Groups:
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
+    def __init__(self, writes: Writes) -> None:
+        self._writes = writes
         self._groups: dict[str, Group] = {}
         self._rejections: list[str] = []
-        self._taken: list[tuple[str, int, int]] = []
-        """slots taken but not written yet: a claim of fifty writes them at once"""
+
+    @property
+    def _db(self) -> apsw.Connection:
+        return self._writes.db
 
     def get(self, name: str) -> Group:
         group = self._groups.get(name)
         if group is None:
-            row = sql.row(
-                self._db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,)
-            )
+            # Settings never wait to be written, and slots only of groups that were read before.
+            db = self._writes.connection
+            row = sql.row(db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,))
             group = Group(name, row)
             if group.limit is not None:
-                group.active = self._count_holders(name)
+                group.active = _count_holders(db, name)
             group.had_room = group.has_room()
             self._groups[name] = group
         return group
@@ -130,25 +136,26 @@ class Groups:
             group.numbers = self._free_numbers(name)
         number = group.numbers.take()
         group.active += 1
-        self._taken.append((name, number, token))
+        self._writes.add("slot", TAKE, (name, number, token))
         return number
 
-    def free(self, token: int) -> None:
-        """Free everything that a token holds."""
-        self._write_taken()
-        held = sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
+    def free(self, tokens: Sequence[int]) -> None:
+        """Free everything that these tokens hold."""
+        held = sql.rows(
+            self._db,
+            "SELECT grp, number FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value",
+            (to_json(tokens),),
+        )
         for name, number in held:
             group = self.get(name)
             group.active -= 1
             group.held_changed = True
             if group.numbers is not None:
                 group.numbers.give_back(number)
-        if held:
-            self._db.execute("UPDATE slot SET token = NULL WHERE token = ?", (token,))
+        self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
 
     def held_by(self, token: int) -> dict[str, int]:
         """The numbers a token holds in groups that have a limit."""
-        self._write_taken()
         return {
             name: number
             for name, number in sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
@@ -156,28 +163,21 @@ class Groups:
         }
 
     def _free_numbers(self, name: str) -> _Numbers:
-        self._write_taken()
+        # Of a group whose numbers are not known yet, no slot waits to be written.
+        db = self._writes.connection
         free = sql.rows(
-            self._db,
+            db,
             "SELECT number FROM slot INDEXED BY slot_free WHERE grp = ? AND token IS NULL ORDER BY number",
             (name,),
         )
-        highest = sql.value(self._db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
+        highest = sql.value(db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
         return _Numbers([number for (number,) in free], -1 if highest is None else highest)
-
-    def _write_taken(self) -> None:
-        if self._taken:
-            self._db.executemany(
-                "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET token = excluded.token", self._taken
-            )
-            self._taken.clear()
 
     def adopt(self, name: str) -> None:
         """Record the running jobs that belong to a group which had no limit until now.
 
         Only `global`, a task's group and `priority:` have any: the others record their holders always.
         """
-        self._write_taken()
         tokens = sql.rows(
             self._db,
             "SELECT token FROM lease"
@@ -187,12 +187,7 @@ class Groups:
         )
         for (token,) in tokens:
             self.take(name, token)
-        self._write_taken()
-        self.get(name).active = self._count_holders(name)
-
-    def _count_holders(self, name: str) -> int:
-        count: int = sql.value(self._db, "SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,))
-        return count
+        self.get(name).active = _count_holders(self._db, name)
 
     # --- limits and pauses ------------------------------------------------------------------------------------
 
@@ -231,7 +226,7 @@ class Groups:
 
     def settle(self) -> None:
         """Make the open index exact again and let go of free numbers above the highest held one."""
-        self._write_taken()
+        self._writes.flush()
         for group in self._groups.values():
             room = group.has_room()
             if room != group.had_room or (room and group.parked_changed):
@@ -274,3 +269,8 @@ class Groups:
             " coalesce((SELECT max(number) FROM slot WHERE grp = ?1 AND token IS NOT NULL), -1)",
             (name,),
         )
+
+
+def _count_holders(db: apsw.Connection, name: str) -> int:
+    count: int = sql.value(db, "SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,))
+    return count

@@ -91,7 +91,7 @@ def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None
 
 def park_job(step: Step, row: JobRow, group: str) -> None:
     """A job was found blocked by this group: put it aside there."""
-    step.db.execute("UPDATE job SET parked = ? WHERE number = ?", (group, row.number))
+    step.writes.add("job", "UPDATE job SET parked = ? WHERE number = ?", (group, row.number))
     step.groups.left(row.parked)
     step.groups.rejected(group)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from qo.event import LEASE_LOST
 from qo.job import HELD, JobError, State
@@ -68,8 +68,9 @@ def claim_job(
     row.token = token
     row.worker = worker
     row.stage = row.progress = row.message = None
-    save(step.db, row, *CLAIM_FIELDS, *(("parked",) if was_parked else ()))
-    step.db.execute(
+    save(step.writes, row, *CLAIM_FIELDS, *(("parked",) if was_parked else ()))
+    step.writes.add(
+        "lease",
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (token, row.id, row.number, row.task, row.priority, worker, claim_id, step.now + lease_ms),
     )
@@ -81,26 +82,29 @@ def claim_job(
 def held_job(step: Step, job_id: str, token: str) -> JobRow | None:
     """The job, if its lease is under this token. A job is held exactly as long as its lease lives."""
     row = find(step.db, "id = ?", (job_id,))
-    if row is None or row.state not in HELD or str(row.token) != token:
-        return None
-    return row
+    return row if row is not None and is_held(row, token) else None
 
 
-def end_lease(step: Step, token: int) -> None:
-    """Free the slots and forget the lease; what becomes of the job is the caller's to say."""
-    step.groups.free(token)
-    step.db.execute("DELETE FROM lease WHERE token = ?", (token,))
+def is_held(row: JobRow, token: str) -> bool:
+    return row.state in HELD and str(row.token) == token
 
 
-def lose_leases(step: Step, leases: Iterable[tuple[int, str, int | None]], reason: str) -> list[str]:
+def end_leases(step: Step, tokens: Sequence[int]) -> None:
+    """Free the slots and forget the leases; what becomes of the jobs is the caller's to say."""
+    step.groups.free(tokens)
+    for token in tokens:
+        step.writes.add("lease", "DELETE FROM lease WHERE token = ?", (token,))
+
+
+def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reason: str) -> list[str]:
     """End leases (token, holder, job number) against their holders' will; the ids of the jobs among them.
 
     All slots are free before any job comes back, so that none is put aside because of another.
     """
     coming_back = []
     ids = []
+    end_leases(step, [token for token, _, _ in leases])
     for token, holder, number in leases:
-        end_lease(step, token)
         step.event(LEASE_LOST, holder, {"token": str(token), "reason": reason})
         if number is not None:
             row = by_number(step.db, number)
@@ -115,7 +119,7 @@ def lose_leases(step: Step, leases: Iterable[tuple[int, str, int | None]], reaso
     for row in coming_back:
         row.worker = row.token = None
         come_back(step, row, reason)
-        save(step.db, row, *LINE_FIELDS, *RELEASE_FIELDS)
+        save(step.writes, row, *LINE_FIELDS, *RELEASE_FIELDS)
     return ids
 
 
@@ -131,7 +135,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.deferred = row.cancel_wanted = 0
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
-    save(step.db, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))
+    save(step.writes, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state}", ran_ms)
     if state is State.FAILED:

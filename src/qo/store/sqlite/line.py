@@ -46,7 +46,7 @@ def join_in_order(step: Step, rows: Iterable[JobRow], *, due_at: int | None = No
     by_order = sorted(rows, key=lambda row: joining_order(due_at or row.due_at or 0, row.parent, row.phase, row.id))
     for row in by_order:
         join(step, row)
-        save(step.db, row, *JOIN_FIELDS)
+        save(step.writes, row, *JOIN_FIELDS)
 
 
 def come_back(step: Step, row: JobRow, reason: str) -> None:

@@ -112,7 +112,7 @@ def _vacate(step: Step, rows: list[JobRow]) -> None:
 def _stand_at(step: Step, row: JobRow, key: int) -> None:
     enter_again(step, row, key)
     step.db.execute("INSERT INTO moved VALUES (?, ?)", (place_of(key), row.number))
-    save(step.db, row, *LINE_FIELDS, "priority")
+    save(step.writes, row, *LINE_FIELDS, "priority")
 
 
 def _owner(step: Step, place: int) -> int | None:

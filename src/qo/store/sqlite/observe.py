@@ -17,7 +17,8 @@ def observe(step: Step, observations: Sequence[tuple[Average, float]]) -> None:
 
 
 def move_average(step: Step, average: Average, value: float) -> None:
-    step.db.execute(
+    step.writes.add(
+        "average",
         "INSERT INTO average VALUES (?1, ?2 + ?3 * (?4 - ?2), ?2 * ?2 + ?3 * (?4 * ?4 - ?2 * ?2), 1)"
         " ON CONFLICT DO UPDATE SET value = value + ?3 * (?4 - value),"
         " square = square + ?3 * (?4 * ?4 - square), count = count + 1",

@@ -11,15 +11,23 @@ from qo.store.sqlite.step import Step
 
 
 def used_on(step: Step, user: str, day: int) -> int:
-    used: int | None = sql.value(step.db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day))
-    return used or 0
+    used = step.quota_used.get((user, day))
+    if used is None:
+        used = sql.value(step.db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day)) or 0
+        step.quota_used[user, day] = used
+    return used
 
 
 def charge(step: Step, user: str, day: int, change: int = 1) -> None:
-    step.db.execute(
-        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used", (user, day, change)
+    step.writes.add(
+        "quota",
+        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used",
+        (user, day, change),
     )
+    if change > 0 and (user, day) in step.quota_used:
+        step.quota_used[user, day] += change
     if change < 0:
+        step.quota_used.pop((user, day), None)
         step.db.execute("DELETE FROM quota WHERE user = ? AND day = ? AND used <= 0", (user, day))
 
 
@@ -42,7 +50,7 @@ def defer(step: Step, row: JobRow, day: int, time: int) -> None:
         if other.run_at != dealt:
             other.run_at = dealt
             other.due_at = None if other.due_at is None else dealt
-            save(step.db, other, "run_at", "due_at")
+            save(step.writes, other, "run_at", "due_at")
     row.run_at = times[-1]
     row.quota_day = day
     row.deferred = 1
@@ -72,10 +80,10 @@ def _bring_to_today(step: Step, row: JobRow, today: int) -> None:
     row.run_at = step.now
     row.deferred = 0
     if row.due_at is None:
-        save(step.db, row, "quota_day", "run_at", "deferred")
+        save(step.writes, row, "quota_day", "run_at", "deferred")
         step.event(RESCHEDULED, row.id, {"run_at": row.run_at})
     else:
-        save(step.db, row, "quota_day", "run_at")
+        save(step.writes, row, "quota_day", "run_at")
         join_in_order(step, [row])
 
 
@@ -84,5 +92,5 @@ def _bring_to_day(step: Step, row: JobRow, day: int) -> None:
     assert row.quota_day is not None
     defer(step, row, day, midnight(day) + row.run_at - midnight(row.quota_day))
     row.due_at = None if row.due_at is None else row.run_at
-    save(step.db, row, "quota_day", "run_at", "due_at")
+    save(step.writes, row, "quota_day", "run_at", "due_at")
     step.event(RESCHEDULED, row.id, {"run_at": row.run_at})

@@ -54,4 +54,4 @@ def _replace_options(step: Step, task: TaskOptions) -> None:
         for row in select(step.db, "parked = ? AND task = ? ORDER BY key", (group, task.name)):
             assert row.key is not None
             enter_again(step, row, row.key)
-            save(step.db, row, *LINE_FIELDS)
+            save(step.writes, row, *LINE_FIELDS)

@@ -31,7 +31,7 @@ def retry(step: Step, job_id: str, *, by: str | None) -> Job:
     row.worker = row.token = None
     join(step, row)
     save(
-        step.db,
+        step.writes,
         row,
         *JOIN_FIELDS,
         "attempts",

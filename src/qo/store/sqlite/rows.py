@@ -13,6 +13,7 @@ from qo.errors import JobNotFound
 from qo.job import Job, JobError, Progress, State, moment, status_of
 from qo.policy.groups import groups_of
 from qo.store.sqlite import sql
+from qo.store.sqlite.writes import Writes
 
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
@@ -100,17 +101,17 @@ def select(db: apsw.Connection, where: str, bindings: Sequence[Any] = ()) -> Ite
     return (JobRow(*row) for row in sql.rows(db, f"{SELECT} WHERE {where}", bindings))
 
 
-def insert(db: apsw.Connection, row: JobRow) -> None:
-    db.execute(INSERT, msgspec.structs.astuple(row))
+def insert(writes: Writes, row: JobRow) -> None:
+    writes.add("job", INSERT, msgspec.structs.astuple(row))
 
 
-def save(db: apsw.Connection, row: JobRow, *fields: str) -> None:
+def save(writes: Writes, row: JobRow, *fields: str) -> None:
     """Write these fields. Only these: naming a column makes SQLite rewrite every index that has it."""
     if fields not in _updates:
         assignments = ", ".join(f"{field} = ?" for field in fields)
         _updates[fields] = f"UPDATE job SET {assignments} WHERE number = ?", attrgetter(*fields, "number")
     statement, values = _updates[fields]
-    db.execute(statement, values(row))
+    writes.add("job", statement, values(row))
 
 
 def to_json(value: Any) -> str:

@@ -34,7 +34,7 @@ def set_priority(
     for row in rows:
         detail = {"priority": priority, "from": row.priority}
         row.priority = priority
-        save(step.db, row, "priority")
+        save(step.writes, row, "priority")
         _reorder(step, row)
         step.event(PRIORITY, row.id, detail)
         step.audit(by, "priority", row.id, detail)
@@ -59,7 +59,7 @@ def _reorder(step: Step, row: JobRow) -> None:
         row.key = key
     else:
         enter_again(step, row, key)
-    save(step.db, row, *LINE_FIELDS)
+    save(step.writes, row, *LINE_FIELDS)
 
 
 def unfinished_jobs(step: Step, parent: str) -> list[JobRow]:

@@ -31,7 +31,8 @@ def set_tier(step: Step, user: str, standing: Standing, *, by: str | None) -> tu
 
 
 def standing_of(step: Step, user: str) -> Standing | None:
-    text = sql.value(step.db, "SELECT standing FROM user WHERE name = ?", (user,))
+    # Of users, only the number of their newest job ever waits to be written.
+    text = sql.value(step.writes.connection, "SELECT standing FROM user WHERE name = ?", (user,))
     return None if text is None else _decode_standing(text)
 
 
@@ -56,13 +57,13 @@ def apply_standing(
         row.boost = standing.boost
         row.iterations_batch = standing.iterations_batch
         row.iterations_max = standing.iterations_max
-        save(step.db, row, "tier", "boost", "iterations_batch", "iterations_max")
+        save(step.writes, row, "tier", "boost", "iterations_batch", "iterations_max")
     projects = sorted({name for name in (project, *(row.project for row in rows)) if name is not None})
     ignored = limit_by_standing(step, standing, user=user, projects=projects)
     for row in rows:
         if row.key is not None:
             enter_again(step, row, row.key)
-            save(step.db, row, *LINE_FIELDS)
+            save(step.writes, row, *LINE_FIELDS)
     move_forward(step, user, standing.daily_quota)
     return ignored
 

@@ -17,6 +17,7 @@ from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
 from qo.store.sqlite import sql
 from qo.store.sqlite.groups import Groups
 from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
+from qo.store.sqlite.writes import Writes
 from qo.store.values import DEFAULT_MAX_ATTEMPTS, Bounds
 
 log = logging.getLogger("qo.store")
@@ -27,18 +28,25 @@ _COUNTERS = {"next_sequence": FIRST_SEQUENCE, "last_token": 0, "last_job": 0, "n
 
 class Step:
     def __init__(self, db: apsw.Connection, now: int, bounds: Bounds) -> None:
-        self.db = db
+        self.writes = Writes(db)
         self.now = now
         self.bounds = bounds
         self._begin()
 
+    @property
+    def db(self) -> apsw.Connection:
+        """The file as this step has left it."""
+        return self.writes.db
+
     def _begin(self) -> None:
-        self.groups = Groups(self.db)
+        self.groups = Groups(self.writes)
         self._counters: dict[str, int] = {}
         self._changed_counters: set[str] = set()
         self._waiting: Counter[int] | None = None
         self._waiting_changed: set[int] = set()
         self._tasks: dict[str, tuple[tuple[str, ...], int | None]] = {}
+        self.quota_used: dict[tuple[str, int], int] = {}
+        """what users were charged, by user and day; kept by `quota.py`"""
         self._events: list[tuple[int, str, str, str]] = []
         self._figures: dict[str, list[int]] = {}
 

@@ -27,6 +27,7 @@ from qo.store.sqlite.age import age, fail_unconfirmed, take_reminders
 from qo.store.sqlite.cancel import cancel
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.changes import Changes
+from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.claim import claim
 from qo.store.sqlite.confirm import confirm
 from qo.store.sqlite.connection import connect
@@ -92,6 +93,7 @@ class SQLiteStore:
         self._in_memory = path == MEMORY
         db = connect(path, writes=True)
         prepare(db, path)
+        self._checkpointer = None if self._in_memory else Checkpointer(path, db)
         self._watch = None if self._in_memory else connect(path, writes=False)
         self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
         self._changes = Changes(self._data_version if self._watch else None)
@@ -110,6 +112,8 @@ class SQLiteStore:
         await asyncio.to_thread(self._readers.shutdown)
         for db in (*self._connections, *([self._watch] if self._watch else [])):
             db.close()
+        if self._checkpointer is not None:
+            await asyncio.to_thread(self._checkpointer.close)
         # The writer's connection goes last: only one that may write can fold the log into the file.
         await self._writer.finish()
 

@@ -8,6 +8,7 @@ Events   the state of each job accepted. Audit "submit" where the submitter is n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 from qo.job import State
 from qo.policy.days import day_of, midnight
@@ -27,14 +28,25 @@ from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Stan
 
 def submit(step: Step, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
     join_due(step)
-    answers = [_known(step, submission) or _admit(step, submission) for submission in submissions]
+    present = _present_ids(step, submissions)
+    answers = []
+    for submission in submissions:
+        answers.append(_known(step, submission, present) or _admit(step, submission))
+        present.add(submission.id)
     hand_over(step)
     return answers
 
 
-def _known(step: Step, submission: Submission) -> Accepted | Refusal | None:
+def _present_ids(step: Step, submissions: Sequence[Submission]) -> set[str]:
+    """Those of the ids that are known already, by one look for all."""
+    wanted = to_json([submission.id for submission in submissions])
+    statement = "SELECT job.id FROM json_each(?) AS wanted CROSS JOIN job ON job.id = wanted.value"
+    return {job_id for (job_id,) in sql.rows(step.db, statement, (wanted,))}
+
+
+def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | Refusal | None:
     """The answer where the id, the unique key or the phase is there already."""
-    row = find(step.db, "id = ?", (submission.id,))
+    row = find(step.db, "id = ?", (submission.id,)) if submission.id in present else None
     if row is None and submission.unique is not None:
         row = find(step.db, "unique_key = ? AND finished_at IS NULL", (submission.unique,))
     if row is not None:
@@ -110,16 +122,16 @@ def _note_whom_it_belongs_to(step: Step, row: JobRow) -> None:
         if row.quota_day is None:
             row.quota_day = _day_it_is_due(step, row)
         charge(step, row.user, row.quota_day)
-        step.db.execute("UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
+        step.writes.add("user", "UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
     if row.parent is not None:
-        step.db.execute("INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
+        step.writes.add("parent", "INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
     for group in step.groups_of(row):
         step.groups.mention(group, row.number)
 
 
 def _store(step: Step, row: JobRow, submission: Submission) -> None:
-    insert(step.db, row)
-    step.db.execute("INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
+    insert(step.writes, row)
+    step.writes.add("content", "INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
     step.figure("submitted")
     if submission.by is not None:
         step.audit(submission.by, "submit", row.id, {"task": row.task})
@@ -147,52 +159,27 @@ def _waits_for_phase(step: Step, row: JobRow) -> bool:
 
 def _new_row(step: Step, submission: Submission, standing: Standing | None) -> JobRow:
     """The row as it is before it joins anything; its number is drawn when it is accepted."""
-    return JobRow(
-        number=0,
-        id=submission.id,
-        task=submission.task,
-        state=State.WAITING,
-        stage=None,
-        priority=_priority(step, submission),
-        boost=0 if standing is None else standing.boost,
-        user=submission.user,
-        project=submission.project,
-        tier=None if standing is None else standing.tier,
-        parent=submission.parent,
-        phase=submission.phase,
-        own_groups=to_json(submission.groups) if submission.groups else "[]",
-        unique_key=submission.unique,
-        key=None,
-        parked=None,
-        aged_at=None,
-        joined_at=None,
-        position_original=None,
-        run_at=submission.run_at_ms,
-        due_at=None,
-        parent_order=parent_order(submission.parent),
-        quota_day=None,
-        deferred=0,
-        attempts=0,
-        max_attempts=submission.max_attempts,
-        timeout_ms=submission.timeout_ms,
-        iterations=0,
-        iterations_batch=None if standing is None else standing.iterations_batch,
-        iterations_granted=None if standing is None else standing.iterations_batch,
-        iterations_max=None if standing is None else standing.iterations_max,
-        token=None,
-        ended_token=None,
-        ended_state=None,
-        worker=None,
-        cancel_wanted=0,
-        progress=None,
-        error=None,
-        message=None,
-        submitted_at=step.now,
-        started_at=None,
-        confirming_at=None,
-        reminded=0,
-        finished_at=None,
-    )
+    row = copy(_BLANK)
+    row.id = submission.id
+    row.task = submission.task
+    row.priority = _priority(step, submission)
+    row.user = submission.user
+    row.project = submission.project
+    row.parent = submission.parent
+    row.phase = submission.phase
+    row.own_groups = to_json(submission.groups) if submission.groups else "[]"
+    row.unique_key = submission.unique
+    row.run_at = submission.run_at_ms
+    row.parent_order = parent_order(submission.parent)
+    row.max_attempts = submission.max_attempts
+    row.timeout_ms = submission.timeout_ms
+    row.submitted_at = step.now
+    if standing is not None:
+        row.boost = standing.boost
+        row.tier = standing.tier
+        row.iterations_batch = row.iterations_granted = standing.iterations_batch
+        row.iterations_max = standing.iterations_max
+    return row
 
 
 def _priority(step: Step, submission: Submission) -> int:
@@ -203,3 +190,52 @@ def _priority(step: Step, submission: Submission) -> int:
         if inherited is not None:
             return inherited
     return NORMAL
+
+
+# A copy of this takes a quarter of the time that naming all fields takes, for every job.
+_BLANK = JobRow(
+    number=0,
+    id="",
+    task="",
+    state=State.WAITING,
+    stage=None,
+    priority=NORMAL,
+    boost=0,
+    user=None,
+    project=None,
+    tier=None,
+    parent=None,
+    phase=None,
+    own_groups="[]",
+    unique_key=None,
+    key=None,
+    parked=None,
+    aged_at=None,
+    joined_at=None,
+    position_original=None,
+    run_at=None,
+    due_at=None,
+    parent_order="",
+    quota_day=None,
+    deferred=0,
+    attempts=0,
+    max_attempts=0,
+    timeout_ms=None,
+    iterations=0,
+    iterations_batch=None,
+    iterations_granted=None,
+    iterations_max=None,
+    token=None,
+    ended_token=None,
+    ended_state=None,
+    worker=None,
+    cancel_wanted=0,
+    progress=None,
+    error=None,
+    message=None,
+    submitted_at=0,
+    started_at=None,
+    confirming_at=None,
+    reminded=0,
+    finished_at=None,
+)

@@ -52,8 +52,9 @@ class Walk:
         self._passes = passes
 
     def __iter__(self) -> Iterator[Candidate]:
-        while (source := self._first()) is not None:
-            yield source.take_head()
+        while (first := self._first()) is not None:
+            source, key = first
+            yield source.take(key)
 
     def has_more(self) -> bool:
         return self._first() is not None
@@ -61,13 +62,13 @@ class Walk:
     def has_callers(self) -> bool:
         return any(source.task == CALLERS and source.key is not None for source in self._sources)
 
-    def _first(self) -> _Source | None:
+    def _first(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
         for source in self._sources:
             key = None if self._passes(source.task) else source.key
             if key is not None and key < first_key:
                 first, first_key = source, key
-        return first
+        return None if first is None else (first, first_key)
 
 
 class _Source:
@@ -91,11 +92,11 @@ class _Source:
             return parked if ready is None else ready
         return min(ready, parked)
 
-    def take_head(self) -> Candidate:
-        ready, parked = self._ready_key(), self._parked_key()
-        if parked is None or (ready is not None and ready < parked):
+    def take(self, key: int) -> Candidate:
+        """The candidate with the smallest key, which is this one."""
+        if self._ready and self._ready[0].key == key:
             return self._ready.popleft()
-        return self._take_parked()
+        return self._take_parked(key)
 
     # --- ready ------------------------------------------------------------------------------------------------
 
@@ -123,10 +124,6 @@ class _Source:
     # --- parked in open groups --------------------------------------------------------------------------------
 
     def _parked_key(self) -> int | None:
-        head = self._parked_head()
-        return None if head is None else head[0]
-
-    def _parked_head(self) -> tuple[int, str] | None:
         # A group that was filled during this walk has nothing more to give.
         has_room = self._step.groups.has_room
         while self._advanced and not has_room(self._advanced[0][1]):
@@ -138,8 +135,8 @@ class _Source:
                 break
             self._open.popleft()
         if self._advanced and (not self._open or self._advanced[0] < self._open[0]):
-            return self._advanced[0]
-        return self._open[0] if self._open else None
+            return self._advanced[0][0]
+        return self._open[0][0] if self._open else None
 
     def _fetch_open(self, after: int) -> None:
         self._open.extend(
@@ -151,14 +148,11 @@ class _Source:
         )
         self._open_after = self._open[-1][0] if len(self._open) == self._batch else None
 
-    def _take_parked(self) -> Candidate:
-        head = self._parked_head()
-        assert head is not None
-        key, group = head
-        if self._open and head == self._open[0]:
-            self._open.popleft()
+    def _take_parked(self, key: int) -> Candidate:
+        if self._open and self._open[0][0] == key:
+            _, group = self._open.popleft()
         else:
-            heapq.heappop(self._advanced)
+            _, group = heapq.heappop(self._advanced)
         found = self._fetch_parked(group, key)
         if len(found) > 1:
             following = found[1].key
