@@ -1,7 +1,8 @@
-"""Processes that use one SQLite file and are killed at random moments.
+"""Processes on one SQLite file that are killed in the middle of operations, and the diary they leave.
 
-Run as a program: keeps two of them alive, kills one after the other with SIGKILL, and prints a line for each kill.
-Each process writes down what it is about to do and what was acknowledged, so that the test can tell what must be there.
+Run as a program, this keeps two of them alive, kills one after the other with SIGKILL and prints a line for each kill.
+A process is killed a random moment after it has begun an operation, of a kind that was not yet hit in this round; a
+round is over when all kinds were. `victim.py` is what the processes do.
 """
 
 from __future__ import annotations
@@ -9,183 +10,176 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import select
 import signal
 import sys
 import time
+import traceback
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
-from qo.errors import QoError
+from victim import Victim
+
 from qo.job import State
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import (
-    Advance,
-    Limit,
-    Outcome,
-    Registration,
-    Renewal,
-    Source,
-    Standing,
-    Submission,
-    TaskOptions,
-    Ticket,
-)
 
-LEASE_MS = 400
-TASKS = ("build", "mail")
-GROUPS = ("gpu", "api")
-PAUSED = ("gpu", "mail")
 ALIVE = 2
+LIFE_SECONDS = (0.02, 0.1)
+FIRST_GUESS_SECONDS = 0.001
+NEWEST_DURATIONS = 9
+PATIENCE_SECONDS = 5.0
+SIGNALS_BYTES = 65536
 
 
-class Victim:
-    def __init__(self, store: SQLiteStore, diary: int, name: str) -> None:
-        self.store = store
-        self.name = name
-        self.rng = random.Random(name)
-        self.count = 0
-        self.leases: list[tuple[str, str]] = []
-        self.callers: list[tuple[str, str | None]] = []
-        self._diary = diary
+class Diary:
+    """What the processes wrote down; `victim.py` says how to read it."""
 
-    def note(self, *words: str) -> None:
-        os.write(self._diary, (" ".join(words) + "\n").encode())
+    def __init__(self, path: Path) -> None:
+        self._entries = [line.split() for line in path.read_text().splitlines()]
 
-    def new_id(self) -> str:
-        self.count += 1
-        return f"{self.name}-{self.count}"
+    def kinds(self, word: str) -> Counter[str]:
+        return Counter(kind for _, noted, kind, *_ in self._entries if noted == word)
 
-    async def live(self) -> None:
-        often = [self.submit, self.claim, self.finish] * 2
-        actions = [*often, self.change, self.limit, self.call, self.report, self.rule, self.tend]
-        while True:
-            try:
-                await self.rng.choice(actions)()
-            except QoError:
-                continue  # a job that another process has ended or moved meanwhile
+    def interrupted(self) -> Counter[str]:
+        """The kinds of operations that were the last thing of a process and never answered."""
+        last = {process: (noted, kind) for process, noted, kind, *_ in self._entries}
+        return Counter(kind for noted, kind in last.values() if noted == "begin")
 
-    async def submit(self) -> None:
-        ids = [self.new_id() for _ in range(self.rng.randint(1, 4))]
-        self.note("begin", "submit")
-        await self.store.submit(
-            [
-                Submission(
-                    id=job_id,
-                    task=self.rng.choice(TASKS),
-                    groups=tuple(self.rng.sample(GROUPS, self.rng.randint(0, 2))),
-                    user=self.rng.choice(("u1", "u2")),
-                    standing=Standing(tier="partner", user_limit=3, daily_quota=10_000, boost=self.rng.choice((0, 5))),
-                    max_attempts=50,
-                )
-                for job_id in ids
-            ]
-        )
-        self.note("submitted", *ids)
+    def acknowledged(self, operation: str) -> list[str]:
+        """The facts in all answers to an operation."""
+        return [
+            fact
+            for _, noted, kind, *facts in self._entries
+            if noted == "answered" and kind.partition(":")[0] == operation
+            for fact in facts
+        ]
 
-    async def claim(self) -> None:
-        self.note("begin", "claim")
-        claimed = await self.store.claim(
-            worker=self.name, tasks=TASKS, places=3, lease_ms=LEASE_MS, claim_id=self.new_id()
-        )
-        self.note("claimed", *(lease.token for lease in claimed.leases))
-        self.leases += [(lease.job.id, lease.token) for lease in claimed.leases]
-
-    async def finish(self) -> None:
-        if not self.leases:
-            return
-        job_id, token = self.leases.pop()
-        state = self.rng.choice((State.SUCCEEDED, State.SUCCEEDED, State.QUEUED))
-        self.note("begin", "finish")
-        (answer,) = await self.store.finish([Outcome(job_id=job_id, token=token, state=state)])
-        if not answer.lost and state is State.SUCCEEDED:
-            self.note("succeeded", job_id)
-
-    async def change(self) -> None:
-        jobs = await self.store.jobs(status="queued", limit=5)
-        if len(jobs) < 2:
-            return
-        first, second = self.rng.sample(jobs, 2)
-        self.note("begin", "change")
-        if self.rng.random() < 0.5:
-            await self.store.move(first.id, before=second.id)
-        else:
-            await self.store.set_priority(self.rng.choice((20, 50, 90)), job_id=first.id)
-        self.note("changed")
-
-    async def report(self) -> None:
-        if self.leases:
-            job_id, token = self.leases[-1]
-            self.note("begin", "report")
-            await self.store.advance([Advance(job_id=job_id, token=token, stage="code", checkpoint=b"half")])
-            await self.store.renew([Renewal(holder=job_id, token=token, lease_ms=LEASE_MS)])
-            self.note("reported")
-
-    async def rule(self) -> None:
-        """What operators do: pause, change a tier, take a slot away, start a worker."""
-        group = self.rng.choice(PAUSED)
-        standing = Standing(tier="cto_scale", user_limit=self.rng.randint(1, 5), daily_quota=10_000)
-        task = TaskOptions(name="mail", limit=self.rng.choice((None, 2, 4)))
-        self.note("begin", "rule")
-        await self.rng.choice(
-            (
-                lambda: self.store.set_paused(group, self.rng.random() < 0.3),
-                lambda: self.store.set_tier("u1", standing),
-                lambda: self.store.revoke("gpu", 0, force=True),
-                lambda: self.store.register(Registration(name=self.name, tasks=(task,), places=3)),
-            )
-        )()
-        self.note("ruled")
-
-    async def tend(self) -> None:
-        self.note("begin", "tend")
-        await self.store.age(period_ms=50)
-        await self.store.catch_up(lease_ms=LEASE_MS)
-        await self.store.forget(keep_ms=3_600_000, keep_jobs=1_000_000, keep_events=100)
-        self.note("tended")
-
-    async def limit(self) -> None:
-        self.note("begin", "limit")
-        group = self.rng.choice((*GROUPS, "global", "priority:50"))
-        await self.store.set_limits([Limit(group=group, slots=self.rng.randint(1, 4), source=Source.OPERATOR)])
-        self.note("limited")
-
-    async def call(self) -> None:
-        self.note("begin", "call")
-        if self.callers:
-            await self.store.release([self.callers.pop()])
-        else:
-            ticket = Ticket(holder=self.new_id(), groups=GROUPS, lease_ms=LEASE_MS, wait_ms=self.rng.choice((0, 200)))
-            (grant,) = await self.store.acquire([ticket])
-            self.callers.append((grant.holder, grant.token))
-        self.note("called")
+    def ended_as(self, state: State) -> list[str]:
+        """Jobs of which a process was told that they are now in this state for good."""
+        finished = self.acknowledged("finish")
+        ended = [job_id for job_id, new_state in zip(finished[::2], finished[1::2], strict=True) if new_state == state]
+        return ended + (self.acknowledged("cancel") if state is State.CANCELLED else [])
 
 
-def start_victim(path: str, diary_path: str, name: str) -> int:
+# --- the program ----------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def killing(
+    path: Path, diary_path: Path, *, kills: int, seed: int, kinds: Iterable[str]
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """The program below, at work; nothing of it outlives the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        __file__,
+        str(path),
+        str(diary_path),
+        str(kills),
+        str(seed),
+        ",".join(kinds),
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+class Process(NamedTuple):
+    pid: int
+    signals: int
+    """where it tells of each operation that it begins and ends"""
+
+
+def start(path: str, diary_path: str, name: str) -> Process:
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid:
-        return pid
+        os.close(write_end)
+        return Process(pid, read_end)
+    try:
+        asyncio.run(live(path, diary_path, name, write_end))
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)  # a victim lives until it is killed, and what follows here is its parent's to do
+
+
+async def live(path: str, diary_path: str, name: str, signals: int) -> None:
     diary = os.open(diary_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-
-    async def live() -> None:
-        await Victim(await SQLiteStore.open(path), diary, name).live()
-
-    asyncio.run(live())
-    raise AssertionError("a victim lives until it is killed")
+    await Victim(await SQLiteStore.open(path), name, diary=diary, signals=signals).live()
 
 
-def main(path: str, diary_path: str, kills: int, seed: int) -> None:
+def kill(process: Process) -> bytes:
+    """What it signalled since it was last listened to, now that it is dead."""
+    os.kill(process.pid, signal.SIGKILL)
+    _, status = os.waitpid(process.pid, 0)
+    unheard = os.read(process.signals, SIGNALS_BYTES)
+    os.close(process.signals)
+    if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+        raise SystemExit("A process ended before it was killed; its error is above.")
+    return unheard
+
+
+class Durations:
+    """How long operations take on this machine, by kind: a moment in the middle of one is drawn from that."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, deque[float]] = {}
+
+    def note(self, kind: str, seconds: float) -> None:
+        self._newest.setdefault(kind, deque(maxlen=NEWEST_DURATIONS)).append(seconds)
+
+    def typical_seconds(self, kind: str) -> float:
+        return median(self._newest.get(kind, [FIRST_GUESS_SECONDS]))
+
+
+def wait_for_one_of(kinds: set[str], process: Process, durations: Durations) -> str | None:
+    """The kind of operation that the process has begun just now; None when it begins none of these for too long."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (remaining := deadline - time.monotonic()) > 0:
+        if select.select([process.signals], [], [], remaining)[0]:
+            signals = os.read(process.signals, SIGNALS_BYTES).decode().split()
+            if not signals:
+                return None  # it is dead already, as `kill` will tell
+            for kind, is_over, seconds in (word.partition("=") for word in signals):
+                if is_over:
+                    durations.note(kind, float(seconds))
+            if signals[-1] in kinds:
+                return signals[-1]
+    return None
+
+
+def main(path: str, diary_path: str, kills: int, seed: int, kinds: set[str]) -> None:
     rng = random.Random(seed)
-    alive = [start_victim(path, diary_path, f"p{number}") for number in range(ALIVE)]
-    for number in range(kills):
-        time.sleep(rng.uniform(0.005, 0.08))  # the random moment
-        pid = alive.pop(0)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        sys.stdout.write(f"killed {number}\n")
-        sys.stdout.flush()
-        if number < kills - ALIVE:
-            alive.append(start_victim(path, diary_path, f"p{number + ALIVE}"))
-        elif not alive:
-            return
+    durations = Durations()
+    aims = set(kinds)
+    alive = [start(path, diary_path, f"p{number}") for number in range(ALIVE)]
+    try:
+        for number in range(kills):
+            time.sleep(rng.uniform(*LIFE_SECONDS))
+            begun = wait_for_one_of(aims, alive[0], durations)
+            if begun is not None:
+                time.sleep(rng.uniform(0, durations.typical_seconds(begun)))
+            unheard = kill(alive.pop(0))
+            if begun is not None and not unheard:
+                aims.remove(begun)
+            if begun is None or not aims:
+                aims = set(kinds)
+            sys.stdout.write(f"killed {number}\n")
+            sys.stdout.flush()
+            if number < kills - ALIVE:
+                alive.append(start(path, diary_path, f"p{number + ALIVE}"))
+    finally:
+        for process in alive:
+            kill(process)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), set(sys.argv[5].split(",")))

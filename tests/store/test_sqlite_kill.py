@@ -1,117 +1,277 @@
-"""`kill -9` in the middle of operations, for real: nothing lost, nothing doubled, no slot leaked."""
+"""`kill -9` in the middle of every writing operation, for real: nothing lost, nothing doubled, no slot leaked."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import sys
-import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable
+from datetime import datetime
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import apsw
 from invariants import broken_invariants
+from killed_processes import Diary, killing
 from sqlite_snapshot import snapshot
+from victim import (
+    ALL_ERRORS_KEPT,
+    COUNTER,
+    ERRORS_KEPT,
+    FEW_ERRORS_KEPT,
+    LEASE_MS,
+    OBSERVED,
+    PAUSED,
+    REMINDER_AGES_MS,
+    RUN_SECONDS,
+    TASKS,
+    now_ms,
+    reminder_name,
+)
 
-from qo.job import State
-from qo.store.base import HANDED_OVER_LEASE_MS
+from qo.job import Job, State
+from qo.policy.days import day_of
+from qo.store.base import HANDED_OVER_LEASE_MS, Store
+from qo.store.check_value import OUTCOMES
 from qo.store.sqlite import SQLiteStore
 from qo.store.values import Outcome
 
 KILLS = 200
-LEASE_MS = 400
-TASKS = ("build", "mail")
+SEED = 1
+LONGEST_RUN_SECONDS = 300
+EVERYTHING = 1_000_000
+
+READING = {
+    "job", "payload", "jobs", "positions", "waiting_count", "parent", "blockers", "leases", "group", "groups", "usage",
+    "series", "audit", "averages", "estimate_errors", "events", "newest_event", "wait_for_events", "wait_for_work",
+    "record", "records", "workers",
+}  # fmt: skip
+OPERATIONS = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
+# Whatever else a store can do writes, also what is added to it some day: that is then missing in the diary.
+WRITING = OPERATIONS - READING - {"close"}
+VARIANTS = {"finish": OUTCOMES, "cancel": {"job", "parent"}, "set_priority": {"job", "parent"}}
+KINDS = {f"{name}:{variant}" if variant else name for name in WRITING for variant in VARIANTS.get(name, {""})}
+
+# One entry a call in the audit. A cancel or a priority has one for each job, which may be none or many.
+ENTERED_ONCE = {"retry": "retry", "confirm": "confirm", "move": "move", "set_tier": "tier", "revoke": "release"}
 
 
 async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_nothing(tmp_path: Path) -> None:
-    path, diary = tmp_path / "qo.db", tmp_path / "diary"
+    path, diary_path = tmp_path / "qo.db", tmp_path / "diary"
     store = await SQLiteStore.open(str(path))
 
-    kills = 0
-    async with killing(path, diary) as process:
-        assert process.stdout is not None
-        async for _ in process.stdout:
-            kills += 1
-            if kills % 10 == 0:
-                assert broken_invariants(await snapshot(store)) == []
-        assert await process.wait() == 0
+    async with (
+        asyncio.timeout(LONGEST_RUN_SECONDS),
+        killing(path, diary_path, kills=KILLS, seed=SEED, kinds=KINDS) as process,
+    ):
+        await check_invariants_while_it_kills(store, process)
 
-    written = [line.split() for line in diary.read_text().splitlines()]
-    assert kills == KILLS
-    assert interrupted(written) >= KILLS // 4, "too few were killed in the middle of an operation to prove anything"
-    await check_nothing_is_lost_or_doubled(store, written)
-    await check_everything_is_freed_and_can_be_finished(store, written)
+    diary = Diary(diary_path)
+    check_every_writing_operation_was_interrupted(diary)
+    await check_no_job_is_lost_or_doubled(store, diary)
+    await check_what_can_be_counted(store, diary)
+    await check_parents_were_changed_whole(store)
+    await check_averages(store)
+    await check_estimate_errors(store, diary)
+    await check_counter(store)
+    await check_quota(store)
+    await check_everything_is_freed_and_ends_once(store, diary)
     await store.close()
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
-@asynccontextmanager
-async def killing(path: Path, diary: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The program that keeps processes on the file and kills them; nothing of it outlives the test."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(__file__).parent / "killed_processes.py"),
-        str(path),
-        str(diary),
-        str(KILLS),
-        "1",
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
+# --- what was done --------------------------------------------------------------------------------------------
+
+
+async def check_invariants_while_it_kills(store: SQLiteStore, process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    kills = 0
+    async for _ in process.stdout:
+        kills += 1
+        if kills % 10 == 0:
+            assert broken_invariants(await snapshot(store)) == []
+    assert await process.wait() == 0
+    assert kills == KILLS
+
+
+def check_every_writing_operation_was_interrupted(diary: Diary) -> None:
+    assert READING <= OPERATIONS, "these are no longer operations of a store"
+    assert set(diary.kinds("begin")) == KINDS
+    # What was always refused, lost or found nothing to do has written nothing in the middle of which to be killed.
+    assert set(diary.kinds("answered")) == KINDS
+    assert set(diary.acknowledged("finish")[1::2]) == OUTCOMES
+    assert all(diary.acknowledged(upkeep) for upkeep in ("catch_up", "age", "fail_unconfirmed", "take_reminders"))
+    interrupted = diary.interrupted()
+    assert set(interrupted) == KINDS
+    assert interrupted.total() >= KILLS // 2, "too few were killed in the middle of an operation to prove anything"
+
+
+# --- what must be there ---------------------------------------------------------------------------------------
+
+
+async def all_jobs(store: SQLiteStore) -> dict[str, Job]:
+    return {job.id: job for job in await store.jobs(limit=EVERYTHING)}
+
+
+async def check_no_job_is_lost_or_doubled(store: SQLiteStore, diary: Diary) -> None:
+    jobs = await all_jobs(store)
+    submitted, succeeded, cancelled = (
+        diary.acknowledged("submit"),
+        diary.ended_as(State.SUCCEEDED),
+        diary.ended_as(State.CANCELLED),
     )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def interrupted(written: list[list[str]]) -> int:
-    """Operations that were begun and never answered, of those whose every answer is noted."""
-    begun = sum(words[0] == "begin" for words in written)
-    unnoted = sum(words in (["begin", "finish"], ["begin", "rule"], ["begin", "change"]) for words in written)
-    answers = ("submitted", "claimed", "limited", "called", "reported", "tended")
-    return begun - unnoted - sum(words[0] in answers for words in written)
-
-
-def acknowledged(written: list[list[str]], word: str) -> list[str]:
-    return [item for words in written if words[0] == word for item in words[1:]]
-
-
-async def check_nothing_is_lost_or_doubled(store: SQLiteStore, written: list[list[str]]) -> None:
-    jobs = {job.id: job for job in await store.jobs(limit=1_000_000)}
-    submitted = acknowledged(written, "submitted")
     assert set(submitted) <= set(jobs)
-    succeeded = Counter(acknowledged(written, "succeeded"))
-    assert set(succeeded.values()) <= {1}
-    assert all(jobs[job_id].state is State.SUCCEEDED for job_id in succeeded)
-    tokens = acknowledged(written, "claimed")
+    assert parts_of_batches(jobs) == []
+    assert len(submitted) > len(succeeded) == len(set(succeeded)) > 0
+    assert {jobs[job_id].state for job_id in succeeded} == {State.SUCCEEDED}
+    assert {jobs[job_id].state for job_id in cancelled} == {State.CANCELLED}
+    tokens = diary.acknowledged("claim")
     assert len(tokens) == len(set(tokens)) > 0
-    assert len(submitted) > len(succeeded) > 0
+    await check_every_end_is_counted_once(store)
 
 
-async def check_everything_is_freed_and_can_be_finished(store: SQLiteStore, written: list[list[str]]) -> None:
-    now = time.time_ns() // 1_000_000 + 2 * HANDED_OVER_LEASE_MS
-    await store.catch_up(lease_ms=LEASE_MS, now=now)  # notes the gap, which delays expiry once
+def parts_of_batches(jobs: Iterable[str]) -> list[str]:
+    """The submits of which only some jobs are there; an id is batch/size/number."""
+    sizes = Counter(job_id.rpartition("/")[0] for job_id in jobs)
+    return [batch for batch, size in sizes.items() if int(batch.rpartition("/")[2]) != size]
+
+
+async def check_every_end_is_counted_once(store: SQLiteStore) -> None:
+    """The figures know of every end, also of those that no process lived to hear of."""
+    states = Counter(job.state for job in (await all_jobs(store)).values())
+    figures: Counter[str] = Counter()
+    for point in await store.series():
+        figures[point.name] += point.count
+    assert figures["submitted"] == states.total()
+    for final in (State.SUCCEEDED, State.CANCELLED):
+        assert figures[f"ended:{final}"] == states[final]
+
+
+async def check_what_can_be_counted(store: SQLiteStore, diary: Diary) -> None:
+    """All that was answered is there; beyond it, only what was interrupted after it had been written."""
+    audited = Counter(entry.action for entry in await store.audit(limit=EVERYTHING))
+    written = Counter({operation: audited[action] for operation, action in ENTERED_ONCE.items()})
+    written["observe"] = (await store.averages([OBSERVED.name]))[OBSERVED.name].count
+    written["put_record"] = (await store.record(COUNTER)).version
+    answered, interrupted = diary.kinds("answered"), diary.interrupted()
+    answered["put_record"] = diary.acknowledged("put_record").count("True")
+    for operation, times in written.items():
+        assert 0 < answered[operation] <= times <= answered[operation] + interrupted[operation], operation
+
+
+async def check_parents_were_changed_whole(store: SQLiteStore) -> None:
+    """A change of a parent is in the audit for each job that was unfinished then; `by` tells the calls apart."""
+    jobs = await all_jobs(store)
+    entries = await store.audit(limit=EVERYTHING)
+    retried = {entry.subject for entry in entries if entry.action == "retry"}
+    calls: dict[tuple[str, datetime, str], set[str]] = {}
+    for entry in entries:
+        if entry.by is not None:
+            calls.setdefault((entry.by, entry.at, jobs[entry.subject].parent), set()).add(entry.subject)
+    for (call, at, parent), changed in calls.items():
+        left_out = [job for job in jobs.values() if job.parent == parent and job.id not in changed | retried]
+        assert all(job.finished_at is not None and job.finished_at <= at for job in left_out), call
+
+
+async def check_averages(store: SQLiteStore) -> None:
+    """Every success moved the average of its run, in the same step."""
+    averages = await store.averages([RUN_SECONDS.name])
+    assert averages[RUN_SECONDS.name].count == len(await store.jobs(status=State.SUCCEEDED, limit=EVERYTHING))
+
+
+async def check_estimate_errors(store: SQLiteStore, diary: Diary) -> None:
+    """A process recorded two at a time, a whole number and that and a half, which are there together or not at all."""
+    recorded = await store.estimate_errors(ALL_ERRORS_KEPT)
+    acknowledged = set(map(float, diary.acknowledged("record_estimate_errors")))
+    assert acknowledged
+    assert acknowledged <= set(recorded)
+    assert set(Counter(map(int, recorded)).values()) == {2}
+    assert len(recorded) == len(set(recorded))
+    assert len(await store.estimate_errors(FEW_ERRORS_KEPT)) == ERRORS_KEPT[FEW_ERRORS_KEPT]
+
+
+async def check_counter(store: SQLiteStore) -> None:
+    """Every process counted on from the version it had read, so the value is the version unless a put was lost."""
+    record = await store.record(COUNTER)
+    assert record.value == record.version
+
+
+async def check_quota(store: SQLiteStore) -> None:
+    """Every job is charged to its day, and those that were cancelled in time and never started are not."""
+    state = await snapshot(store)
+    today = day_of(now_ms())  # of the days before, the store may have forgotten what was charged
+    charged = Counter((row["job"].user, row["quota_day"]) for row in state["jobs"].values() if not was_refunded(row))
+    assert {key: used for key, used in charged.items() if key[1] >= today} == {
+        key: used for key, used in state["quota"].items() if key[1] >= today
+    }
+
+
+def was_refunded(row: dict[str, Any]) -> bool:
+    job = row["job"]
+    if job.state is not State.CANCELLED or job.started_at is not None:
+        return False
+    return day_of(round(job.finished_at.timestamp() * 1000)) <= row["quota_day"]
+
+
+async def check_no_reminder_comes_twice(store: SQLiteStore, diary: Diary, *, now: int) -> None:
+    handed_out = Counter(diary.acknowledged("take_reminders"))
+    while reminders := await store.take_reminders(ages_ms=REMINDER_AGES_MS, now=now):
+        handed_out.update(map(reminder_name, reminders))
+        assert set(handed_out.values()) == {1}
+    assert set(handed_out.values()) == {1}
+
+
+# --- closing --------------------------------------------------------------------------------------------------
+
+
+async def check_everything_is_freed_and_ends_once(store: SQLiteStore, diary: Diary) -> None:
+    now = now_ms() + 2 * HANDED_OVER_LEASE_MS
+    await check_everything_is_freed(store, now=now)
     now += LEASE_MS
-    while (await store.catch_up(lease_ms=LEASE_MS, now=now)).more:
+    await check_no_reminder_comes_twice(store, diary, now=now)
+    for job in await store.jobs(status=State.FAILED, limit=EVERYTHING):
+        await store.retry(job.id, now=now)
+    for job in await store.jobs(status=State.CONFIRMING, limit=EVERYTHING):
+        await store.confirm(job.id, now=now)
+    finished = await finish_all(store, now=now)
+    assert len(finished) == len(set(finished)) > 0
+    assert not set(finished) & {*diary.ended_as(State.SUCCEEDED), *diary.ended_as(State.CANCELLED)}
+    await cancel_phases_that_can_never_start(store, now=now)
+    assert {job.state for job in (await all_jobs(store)).values()} == {State.SUCCEEDED, State.CANCELLED}
+    await check_every_end_is_counted_once(store)
+    assert broken_invariants(await snapshot(store)) == []
+
+
+async def check_everything_is_freed(store: SQLiteStore, *, now: int) -> None:
+    await store.catch_up(lease_ms=LEASE_MS, now=now)  # notes the gap, which delays expiry once
+    while (await store.catch_up(lease_ms=LEASE_MS, now=now + LEASE_MS)).more:
         pass
-    for group in ("gpu", "mail"):
-        await store.set_paused(group, False, now=now)
+    for group in PAUSED:
+        await store.set_paused(group, False, now=now + LEASE_MS)
     state = await snapshot(store)
     assert (state["leases"], state["tickets"], state["slots"]) == ({}, {}, {})
-    finished: Counter[str] = Counter()
-    while claimed := (
-        await store.claim(
-            worker="last", tasks=TASKS, places=50, lease_ms=LEASE_MS, claim_id=f"last-{len(finished)}", now=now
+
+
+async def finish_all(store: SQLiteStore, *, now: int) -> list[str]:
+    """Run every job that can start, with the limits as they were left; their ids, as often as they ran."""
+    finished: list[str] = []
+    for number in count():
+        claimed = await store.claim(
+            worker="last", tasks=TASKS, places=50, lease_ms=LEASE_MS, claim_id=f"last-{number}", now=now
         )
-    ).leases:
-        finished.update(lease.job.id for lease in claimed)
-        await store.finish(
-            [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed], now=now
-        )
-    assert set(finished.values()) <= {1}
-    assert {job.state for job in await store.jobs(limit=1_000_000)} == {State.SUCCEEDED}
-    assert not set(finished) & set(acknowledged(written, "succeeded"))
+        outcomes = [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed.leases]
+        await store.finish(outcomes, now=now)
+        finished += [outcome.job_id for outcome in outcomes]
+        if not outcomes and not claimed.more:
+            break
+    return finished
+
+
+async def cancel_phases_that_can_never_start(store: SQLiteStore, *, now: int) -> None:
+    """Nothing else may be left: a phase whose predecessor has succeeded was lost when that one was finished."""
+    jobs = await all_jobs(store)
+    phases = {(job.parent, job.phase): job.state for job in jobs.values()}
+    waiting = [job for job in jobs.values() if job.state is State.WAITING]
+    assert {phases[job.parent, job.phase - 1] for job in waiting} <= {State.CANCELLED, State.WAITING}
+    for job in waiting:
+        await store.cancel(job_id=job.id, now=now)
