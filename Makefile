@@ -23,12 +23,12 @@ nightly: $(READY) ## property tests with many more examples, and the tests marke
 bench: $(READY) ## the figures, as ratios within one run
 	$(BIN)/python -m bench
 
-run: $(READY) ## the example
-	$(BIN)/python examples/first_in_line.py
+run: $(READY) ## a worker and the demo workload on an SQLite file, until Ctrl-C
+	$(BIN)/qo up --demo --url sqlite:///demo.db
 
 clean:
 	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
-	find bench examples src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find bench src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp holds the directory it was made in, so that a copied or moved checkout does not test the old place,
 # and is worth nothing when the Python behind the environment has gone.

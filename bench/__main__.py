@@ -1,4 +1,4 @@
-"""`make bench`: every figure of the store and the runtime, in one run. `--quick` with fewer jobs, to see that it works."""
+"""`make bench`: every figure, in one run. `--quick` with fewer jobs, to see that it works."""
 
 from __future__ import annotations
 

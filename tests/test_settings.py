@@ -217,7 +217,7 @@ REFUSED = [
         "concurrency.default_lease_duration_secs is 0; expected seconds above 0, at most ten years.",
     ),
     ("[queue]\naging_period_secs = nan", "queue.aging_period_secs is nan; expected seconds, 0 to ten years."),
-    ("[queue]\nquota_jitter_secs = inf", "queue.quota_jitter_secs is inf; expected seconds, 0 to ten years."),
+    ("[queue]\nquota_jitter_secs = inf", "queue.quota_jitter_secs is inf; expected seconds, 0 to 3600."),
     (
         "[confirmation]\nreminders_after_hours = [12, 0]",
         "confirmation.reminders_after_hours is [12, 0]; expected a list of hours above 0, at most 87600.",
@@ -312,3 +312,18 @@ def test_a_refused_secret_is_not_shown(field: str) -> None:
 def test_a_payload_limit_above_what_stores_take_is_refused() -> None:
     with pytest.raises(SettingsError, match="from 1 to 1048576"):
         load_settings({"queue": {"max_payload_bytes": 2_000_000}}, environ={})
+
+
+def test_a_file_named_in_the_settings_lies_beside_them(directory: Path) -> None:
+    (directory / ".qo.toml").write_text('[store]\nurl = "sqlite:///data/qo.db"')
+    below = directory / "deep" / "down"
+    below.mkdir(parents=True)
+
+    assert load_settings(directory=below, environ={}).store.url == f"sqlite:///{directory}/data/qo.db"
+    assert load_settings(directory=below, environ={"QO_URL": "sqlite:///here.db"}).store.url == "sqlite:///here.db"
+
+
+def test_an_absolute_file_and_another_store_stay_as_they_are(directory: Path) -> None:
+    for url in ("sqlite:////var/qo.db", "redis://localhost:6379/0", "memory://"):
+        (directory / ".qo.toml").write_text(f'[store]\nurl = "{url}"')
+        assert load_settings(directory=directory, environ={}).store.url == url

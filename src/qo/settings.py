@@ -19,6 +19,7 @@ from qo.errors import SettingsError
 
 FILE_NAME = ".qo.toml"
 ENVIRONMENT_PREFIX = "QO_"
+SQLITE_URL = "sqlite:///"
 REFUSALS = (msgspec.ValidationError, UnicodeEncodeError)  # the second for bytes that are no UTF-8
 TEN_YEARS_SECS = 10 * 365 * 86_400
 
@@ -210,7 +211,7 @@ def load_settings(
     values: dict[str, Any] = msgspec.to_builtins(Settings())
     file = find_settings_file(Path.cwd() if directory is None else directory)
     if file is not None:
-        _merge(values, _checked(_read_file(file), source=str(file)))
+        _merge(values, _anchored(_checked(_read_file(file), source=str(file)), file.parent))
     _merge(values, read_environment(os.environ if environ is None else environ))
     _merge(values, _checked(overrides or {}, source="Settings given in code"))
     return msgspec.convert(values, Settings)
@@ -266,6 +267,15 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise SettingsError(f"{file} cannot be read: {error.strerror}.") from error
     except ValueError as error:  # not UTF-8, or not TOML
         raise SettingsError(f"{file} is not valid TOML: {error}.") from error
+
+
+def _anchored(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A file named by `.qo.toml` lies beside it, in whatever folder below it a program is started."""
+    url = values.get("store", {}).get("url", "")
+    path = url.removeprefix(SQLITE_URL)
+    if url.startswith(SQLITE_URL) and not path.startswith("/"):
+        values["store"]["url"] = f"{SQLITE_URL}{folder}/{path}"
+    return values
 
 
 def _checked(values: Mapping[str, Any], *, source: str, strict: bool = True) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class Worker:
 def connect(
     url: str | None = None,
     *,
-    namespace: str = connecting.DEFAULT_NAMESPACE,
+    namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> Queue:
     """`qo.connect`, blocking."""

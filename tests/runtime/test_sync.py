@@ -31,7 +31,9 @@ def test_every_call_of_the_asynchronous_queue_and_worker_is_there() -> None:
 
 
 def test_signatures_and_docs_are_those_of_the_asynchronous_call(queue: qo.sync.Queue) -> None:
-    assert list(inspect.signature(queue.submit).parameters)[1:] == list(inspect.signature(qo.Queue.submit).parameters)[1:]
+    blocking, asynchronous = inspect.signature(queue.submit), inspect.signature(qo.Queue.submit)
+
+    assert list(blocking.parameters) == list(asynchronous.parameters)
     assert queue.submit.__doc__ == qo.Queue.submit.__doc__
 
 

@@ -9,7 +9,7 @@ import click
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_fields, show_json
 from qo.cli.running import on_queue
-from qo.cli.telling import data_told, priority_told, time_told, told, where
+from qo.cli.telling import attempts_told, data_told, priority_told, time_told, told, where
 from qo.event import Event
 from qo.job import ENDED, Estimate, Job, State
 from qo.runtime.queue import Queue
@@ -52,7 +52,7 @@ def show_job(found: Job, estimate: Estimate | None) -> None:
             ("phase", found.phase),
             ("unique", found.unique),
             ("groups", ", ".join(found.groups)),
-            ("attempts", f"{found.attempts} of {found.max_attempts}"),
+            ("attempts", attempts_told(found.attempts, found)),
             ("iterations", _iterations(found)),
             ("progress", None if progress is None else _progress(progress.done, progress.total, progress.text)),
             ("message", found.message),
@@ -109,7 +109,7 @@ def _event_told(event: Event, now: Job) -> str:
         case "progress":
             return f"has done {_progress(detail['done'], detail.get('total'), detail.get('text'))}"
         case "starting" if "worker" in detail:
-            return f"starts on {detail['worker']}, attempt {detail['attempt']} of {now.max_attempts}"
+            return f"starts on {detail['worker']}, attempt {attempts_told(detail['attempt'], now)}"
         case "priority" | "aged":
             return f"has priority {priority_told(detail['priority'])}"
         case "moved":

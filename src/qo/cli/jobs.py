@@ -9,7 +9,7 @@ import click
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_json, show_table
 from qo.cli.running import on_queue
-from qo.cli.telling import age_told
+from qo.cli.telling import age_told, attempts_told
 from qo.job import Job
 from qo.policy.words import counted
 
@@ -51,7 +51,7 @@ def show_jobs(found: list[Job]) -> None:
         "user": [job.user for job in found],
         "tier": [job.tier for job in found],
         "parent": [job.parent if job.phase is None else f"{job.parent} phase {job.phase}" for job in found],
-        "attempts": [f"{job.attempts} of {job.max_attempts}" for job in found],
+        "attempts": [attempts_told(job.attempts, job) for job in found],
         "submitted": [f"{age_told(job.submitted_at)} ago" for job in found],
     }
     told = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}

@@ -47,7 +47,9 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_target(*args: Any, url: str | None, namespace: str | None, as_json: bool, **options: Any) -> Any:
         before = click.get_current_context().find_root().params  # `qo --json jobs` means the same as `qo jobs --json`
         target = Target(
-            url=url or before["url"], namespace=namespace or before["namespace"], as_json=as_json or before["as_json"]
+            url=url or before.get("url"),
+            namespace=namespace or before.get("namespace"),
+            as_json=as_json or before.get("as_json", False),
         )
         return command(target, *args, **options)
 

@@ -47,6 +47,11 @@ def priority_told(priority: int) -> str:
     return f"{priority}" if name is None else f"{priority} ({name})"
 
 
+def attempts_told(made: int, job: Job) -> str:
+    """How many of how many; the latter is not known before a worker that knows the task has taken the job."""
+    return f"{made}" if job.max_attempts is None else f"{made} of {job.max_attempts}"
+
+
 def age_told(since: datetime | None) -> str | None:
     """How long ago, as people say it."""
     return None if since is None else span(max(0.0, (datetime.now(UTC) - since).total_seconds()))

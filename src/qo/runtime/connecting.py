@@ -9,13 +9,11 @@ from qo.runtime.queue import Queue
 from qo.settings import Settings, load_settings
 from qo.store.open import open_store
 
-DEFAULT_NAMESPACE = "default"
-
 
 async def connect(
     url: str | None = None,
     *,
-    namespace: str = DEFAULT_NAMESPACE,
+    namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> Queue:
     """Open the queue at a url; without one, at that of `.qo.toml` or `QO_URL`, else `sqlite:///qo.db`.
@@ -25,7 +23,7 @@ async def connect(
     chosen = settings if isinstance(settings, Settings) else load_settings(settings)
     store = await open_store(
         url or chosen.store.url,
-        namespace=chosen.store.namespace if namespace == DEFAULT_NAMESPACE else namespace,
+        namespace=namespace or chosen.store.namespace,
     )
     queue = Queue(store, chosen)
     try:

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
+from qo.job import State, moment
 from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.execution import Execution, Interruption, storable
@@ -280,7 +281,7 @@ class Worker:
             self._heartbeat.let_go(execution)
         if outcome is not None:
             self._outcomes.append(outcome)
-            log.info("%s %s: %s", execution.task.name, execution.lease.job.id, outcome.state.value)
+            log.info("%s %s: %s", execution.task.name, execution.lease.job.id, _told(outcome))
         else:
             log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
         self._changed.set()
@@ -362,6 +363,14 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _told(outcome: Outcome) -> str:
+    if outcome.state is State.QUEUED:
+        return "handed back to its place"
+    if outcome.state is State.SCHEDULED and outcome.retry_at_ms is not None:
+        return f"failed, to be tried again at {moment(outcome.retry_at_ms):%H:%M:%S} UTC"
+    return outcome.state.value
 
 
 def _log_start(lease: Lease) -> None:

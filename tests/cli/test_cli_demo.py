@@ -1,0 +1,74 @@
+"""`qo up --demo`: everything qo shows is alive within seconds, and nothing stays behind."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+
+import pytest
+
+from qo.cli.demo import draw_build
+
+
+def test_the_demo_is_alive_and_ctrl_c_leaves_nothing_behind(call, start, left_behind):
+    demo = start("up", "--demo")
+
+    demo.until("submitted build")
+    demo.until("failed (debug_id")
+    demo.until(": confirming")
+    demo.until(": succeeded")
+    demo.until(" is confirmed: Continue for")
+    line = call("queue", "list", "--json").json
+    groups = {group["group"]: group for group in call("concurrency", "status", "--json").json}
+    demo.signal(signal.SIGINT)
+
+    assert demo.ends() == 0
+    assert line
+    assert groups["global"]["limit"] == 4
+    assert groups["provider:ollama"]["limit"] == 2
+    assert left_behind() == (0, 0)
+    assert children_of_session(demo.pid) == []
+
+
+def test_a_failure_of_the_demo_is_shown_without_its_secret(start):
+    demo = start("up", "--demo")
+
+    told = demo.until("NPM_TOKEN")
+    demo.signal(signal.SIGTERM)
+
+    assert demo.ends() == 0
+    assert "NPM_TOKEN=[secret]" in told
+    assert "ghp_" not in demo.output()
+    assert "Traceback" not in demo.output()
+
+
+def test_the_demo_goes_on_where_it_was_left(start):
+    for _ in range(2):
+        demo = start("up", "--demo", "--for", "2")
+        demo.until(": succeeded")
+        assert demo.ends() == 0
+
+
+def test_the_demo_keeps_away_from_the_jobs_of_others(call, submit):
+    submit("build", "--user", "ada")
+
+    done = call("up", "--demo")
+
+    assert done.code == 2
+    assert "give the demo a store of its own" in done.err
+    assert call("concurrency", "status").out == "No group has a limit, a pause or holders.\n"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_same_seed_draws_the_same_builds(seed):
+    drawn = [[draw_build(rng) for _ in range(50)] for rng in (random.Random(seed), random.Random(seed))]
+
+    assert drawn[0] == drawn[1]
+    assert all(0.3 <= build.seconds <= 3 for build in drawn[0])
+    assert {build.trouble for build in drawn[0]} >= {None, "flaky"}
+
+
+def children_of_session(pid: int) -> list[str]:
+    """Processes that were started by it and still run; it was the leader of its session."""
+    return subprocess.run(["ps", "-s", str(pid), "-o", "pid="], capture_output=True, text=True).stdout.split()

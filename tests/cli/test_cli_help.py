@@ -1,0 +1,76 @@
+"""What `qo` says of itself, and how lightly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from qo.cli.main import COMMANDS, qo
+
+HEAVY = {"apsw", "asyncio", "msgspec", "rich", "qo.settings", "qo.job", "qo.runtime", "qo.store", "qo.policy"}
+LISTS_MODULES = """
+import sys
+from qo.cli.main import main
+sys.argv = ["qo", *sys.argv[1:]]
+try:
+    main()
+finally:
+    sys.stderr.write(" ".join(sys.modules))
+"""
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, click.Command]]:
+    context = click.Context(group)
+    found: list[tuple[str, click.Command]] = []
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            found += commands(command, (*path, name))
+        else:
+            found.append((" ".join((*path, name)), command))
+    return found
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["nonsense"]])
+def test_help_imports_no_command_and_nothing_heavy(arguments):
+    imported = subprocess.run(
+        [sys.executable, "-c", LISTS_MODULES, *arguments], capture_output=True, text=True
+    ).stderr.split()
+
+    assert "qo.cli.main" in imported
+    assert HEAVY.isdisjoint(imported)
+    assert {place.partition(":")[0] for place, _ in COMMANDS.values()}.isdisjoint(imported)
+
+
+def test_help_names_every_command_and_the_exit_codes(call):
+    done = call("--help")
+
+    assert done.code == 0
+    assert all(f"\n  {name} " in done.out for name in COMMANDS)
+    assert all(f"{code}  " in done.out for code in (0, 1, 2, 3, 130))
+
+
+@pytest.mark.parametrize(("path", "command"), commands(qo))
+def test_every_command_explains_itself_and_takes_the_options_of_all(path, command):
+    options = {option for parameter in command.params for option in parameter.opts}
+
+    assert command.help
+    assert {"--url", "--namespace", "--json"} <= options
+
+
+def test_the_commands_of_the_issue_are_there():
+    wanted = ["init", "up", "worker", "submit", "jobs", "job", "why", "cancel", "retry", "confirm", "usage"]
+    wanted += [f"queue {name}" for name in ("list", "move", "pause", "resume", "priority")]
+    wanted += [f"concurrency {name}" for name in ("status", "set", "remove", "release")]
+
+    assert {path for path, _ in commands(qo)} == set(wanted)
+
+
+def test_python_can_run_it_as_a_module():
+    done = subprocess.run([sys.executable, "-m", "qo", "--version"], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("qo ")

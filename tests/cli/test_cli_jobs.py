@@ -1,0 +1,291 @@
+"""Jobs from a terminal: submit, look, decide."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+from conftest import COMMAND, environment
+
+
+def test_submitting_tells_the_place_in_line_and_the_id(call):
+    call("submit", "build")
+
+    done = call("submit", "build", '{"id": 7}', "--user", "ada", "--id", "job-2")
+
+    assert done.code == 0
+    assert done.out.startswith("build job-2 is #2 in line. It starts in about ")
+    assert call("jobs", "--user", "ada", "--json").json[0]["id"] == "job-2"
+
+
+def test_every_option_of_submit_reaches_the_job(call):
+    job = call(
+        *("submit", "build", "null", "--json", "--id", "j", "--priority", "high", "--user", "u", "--project", "p"),
+        *("--tier", "partner", "--parent", "107", "--phase", "1", "--group", "gpu", "--group", "eu"),
+        *("--concurrency-group", "ports", "--concurrency-limit", "4", "--unique", "k", "--max-attempts", "7"),
+        *("--timeout", "1.5m"),
+    ).json
+
+    assert (job["id"], job["priority"], job["user"], job["project"], job["tier"]) == ("j", 20, "u", "p", "partner")
+    assert (job["parent"], job["phase"], job["unique"], job["max_attempts"]) == ("107", 1, "k", 7)
+    assert job["timeout_seconds"] == 90
+    assert {"gpu", "eu", "ports"} <= set(job["groups"])
+    assert call("concurrency", "status", "ports", "--json").json["limit"] == 4
+
+
+@pytest.mark.parametrize("option", [("--delay", "2h"), ("--run-at", "2090-12-31T18:00:00+02:00")])
+def test_a_job_for_later_is_scheduled(call, option):
+    done = call("submit", "build", *option)
+
+    assert " is scheduled for " in done.out
+    assert call("jobs", "--status", "scheduled", "--json").json[0]["run_at"]
+
+
+@pytest.mark.parametrize("given", ["argument", "file", "stdin"])
+def test_data_comes_as_an_argument_a_file_or_on_stdin(call, worker, tmp_path, given):
+    text = '{"name": "Zoë", "parts": [1, 2.5, null]}'
+    (tmp_path / "data.json").write_text(text)
+
+    done = call(
+        "submit", "echo", {"argument": text, "file": "@data.json", "stdin": "-"}[given], "--wait", "--json", stdin=text
+    )
+
+    assert done.code == 0
+    assert done.json["result"] == json.loads(text)
+
+
+def test_waiting_tells_the_result(call, worker):
+    done = call("submit", "echo", "[1, 2]", "--wait")
+
+    assert done.code == 0
+    assert done.out.splitlines()[1:] == [
+        f"{done.out.split('.')[0].rpartition(' is ')[0]} has succeeded.",
+        "Result: [1, 2]",
+    ]
+
+
+def test_waiting_for_a_job_that_fails_is_exit_code_1(call, worker):
+    people, programs = call("submit", "broken", "--wait"), call("submit", "broken", "--wait", "--json")
+
+    assert (people.code, programs.code) == (1, 1)
+    assert "has failed: It cannot be done." in people.out
+    assert programs.json["error"]["message"] == "It cannot be done."
+
+
+def test_waiting_ends_when_its_time_is_up(call):
+    done = call("submit", "nobody_does_this", "--wait-timeout", "0.1")
+
+    assert done.code == 1
+    assert "has not ended within 0.1 seconds" in done.err
+
+
+def test_a_refused_submit_is_exit_code_1(call):
+    full = {"QO_QUEUE__CAP": "0"}
+
+    done = call("submit", "t", "--user", "u", "--tier", "partner", env=full)
+
+    assert done.code == 1
+    assert "The system is busy, try again in" in done.err
+
+
+def test_a_limit_that_does_not_count_is_a_warning_beside_the_answer(call):
+    call("concurrency", "set", "t", "--limit", "3")
+
+    done = call("submit", "t", "--concurrency-limit", "9", "--json")
+
+    assert done.code == 0
+    assert done.json["task"] == "t"
+    assert "the limit 9 of group t" in json.loads(done.err)["message"]
+
+
+def test_jobs_are_listed_in_line_order_and_filtered(call, submit):
+    normal, urgent, other = (
+        submit("a"),
+        submit("a", "--priority", "urgent"),
+        submit("b", "--user", "ada", "--parent", "7"),
+    )
+
+    assert [job["id"] for job in call("jobs", "--json").json] == [urgent, normal, other]
+    assert [job["id"] for job in call("jobs", "--json", "--user", "ada").json] == [other]
+    assert [job["id"] for job in call("jobs", "--json", "--task", "a", "--limit", "1").json] == [urgent]
+    assert [job["id"] for job in call("jobs", "--json", "--parent", "7").json] == [other]
+    assert call("jobs", "--json", "--status", "running").json == []
+
+
+def test_a_table_in_a_pipe_is_whole_and_plain(call, submit):
+    long_name = "a-user-with-a-very-long-name-" * 5
+    job = submit("build", "--user", long_name)
+
+    header, row = call("jobs", env={"COLUMNS": "40"}).out.splitlines()
+
+    assert header.split()[:4] == ["#", "id", "task", "status"]
+    assert row.split()[:4] == ["1", job, "build", "queued"]
+    assert long_name in row
+    assert "\x1b" not in header + row
+
+
+def test_an_id_stays_whole_in_a_narrow_terminal(submit, tmp_path):
+    job = submit("build", "--user", "a-user-with-a-long-name")
+
+    shown = in_terminal(["jobs"], tmp_path, columns=50)
+
+    assert job in shown
+
+
+def test_no_color_is_respected_in_a_terminal(submit, tmp_path):
+    submit("build")
+
+    shown = in_terminal(["jobs"], tmp_path, columns=200, NO_COLOR="1")
+
+    assert not re.search(r"\x1b\[[0-9;]*3\d", shown)
+
+
+def test_what_a_job_brings_along_cannot_steer_the_terminal(call, worker):
+    call("submit", "echo", '"\\u001b]0;owned\\u0007"', "--id", "sly", "--wait")
+
+    done = call("job", "sly")
+
+    assert "owned" in done.out
+    assert "\x1b" not in done.out
+
+
+def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(call):
+    assert call("jobs").out == "There are no jobs.\n"
+    assert call("jobs", "--json").json == []
+
+
+def test_a_job_is_shown_with_what_is_known_of_it(call, submit):
+    job = submit("build", "--user", "ada", "--priority", "20")
+
+    people, programs = call("job", job), call("job", job, "--json")
+
+    assert people.out.startswith(f"build {job} is #1 in line.")
+    assert re.search(r"^  priority +20 \(high\)$", people.out, re.MULTILINE)
+    assert re.search(r"^  user +ada$", people.out, re.MULTILINE)
+    assert programs.json["id"] == job
+    assert programs.json["position"] == 1
+
+
+def test_watching_follows_a_job_to_its_end(call, start, app, submit):
+    job = submit("staged")
+    watching = start("job", job, "--watch")
+    watching.until("is #1 in line")
+
+    start("worker", "app:worker", "--name", "w1")
+
+    watching.until("starts on w1, attempt 1 of 3")
+    watching.until("is at stage code: writing")
+    watching.until("is ready.")
+    assert watching.ends() == 0
+    events = [json.loads(line) for line in call("job", job, "--watch", "--json").out.splitlines()]
+    assert [event["kind"] for event in events] == ["succeeded"]
+
+
+def test_watching_a_job_that_fails_is_exit_code_1(call, worker, submit):
+    done = call("job", submit("broken"), "--watch")
+
+    assert done.code == 1
+    assert "has failed: It cannot be done." in done.out
+
+
+def test_ctrl_c_ends_watching_with_exit_code_130(start, submit):
+    watching = start("job", submit("nobody_does_this"), "--watch")
+    watching.until("in line")
+
+    watching.signal(signal.SIGINT)
+
+    assert watching.ends() == 130
+    assert "Traceback" not in watching.output()
+
+
+def test_why_says_what_holds_a_job_up(call, submit):
+    job = submit("build")
+
+    people, programs = call("why", job), call("why", job, "--json")
+
+    assert "no worker for task build is running" in people.out
+    assert programs.json["no_worker"] is True
+
+
+def test_cancelling_and_retrying_a_job(call, worker, submit):
+    waiting, failed = submit("nobody_does_this"), submit("broken")
+    assert call("job", failed, "--watch").code == 1
+
+    cancelled = call("cancel", waiting, "--message", "not needed", "--by", "ops")
+    retried = call("retry", failed, "--json")
+
+    assert cancelled.out == f"nobody_does_this {waiting} was cancelled: not needed.\n"
+    assert retried.json["state"] == "queued"
+    again = call("retry", waiting)
+    assert again.code == 1
+    assert f"{waiting}' is cancelled" in again.err
+
+
+def test_cancelling_a_parent_cancels_all_its_jobs(call, submit):
+    submit("a", "--parent", "7", "--phase", "1")
+    submit("a", "--parent", "7", "--phase", "2")
+
+    done = call("cancel", "--parent", "7", "--json")
+
+    assert [job["state"] for job in done.json] == ["cancelled", "cancelled"]
+
+
+def test_a_job_that_asks_goes_on_when_it_is_confirmed(call, worker, submit):
+    job = submit("ask", "--user", "u", "--tier", "bootstrapper")
+    worker.until(f"ask {job}: confirming")
+    assert "waits for a person to confirm: Continue for 2 more iterations" in wait_for_state(call, job, "confirming")
+
+    done = call("confirm", job)
+
+    assert done.code == 0
+    assert call("job", job, "--watch").code == 0
+
+
+def test_usage_tells_what_is_used_and_left(call, submit):
+    submit("t", "--user", "ada", "--tier", "bootstrapper")
+
+    assert "ada has used 1 job today, 4 remain" in call("usage", "ada").out
+    assert call("usage", "ada", "--json").json["jobs_remaining"] == 4
+    assert "nothing limits how many" in call("usage", "nobody").out
+    assert call("usage", "nobody", "--tier", "partner", "--json").json["jobs_remaining"] == 50
+
+
+def test_options_of_all_may_stand_before_the_command(call, tmp_path):
+    call("--url", "sqlite:///other.db", "submit", "t")
+
+    assert len(call("--json", "--url", "sqlite:///other.db", "jobs").json) == 1
+    assert (tmp_path / "other.db").exists()
+    assert call("jobs", "--json", env={"QO_URL": "sqlite:///other.db"}).json != []
+
+
+def wait_for_state(call, job: str, state: str) -> str:
+    """The log tells what a worker is about to store, so the store may be a moment behind."""
+    for _ in range(50):
+        if call("job", job, "--json").json["state"] == state:
+            return call("job", job).out
+    raise AssertionError(f"{job} did not become {state}")
+
+
+def in_terminal(arguments: list[str], folder, *, columns: int, **env: str) -> str:
+    """What a person at a terminal of this width sees."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    done = subprocess.Popen([COMMAND, *arguments], cwd=folder, env=environment(**env), stdout=theirs, stdin=theirs)
+    os.close(theirs)
+    seen = b""
+    try:
+        while piece := os.read(ours, 65536):
+            seen += piece
+    except OSError:
+        pass  # how a pseudo-terminal says that its other side is closed
+    os.close(ours)
+    assert done.wait(60) == 0
+    return seen.decode()

@@ -1,0 +1,95 @@
+"""A wrong call is told what is right, on stderr, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+WRONG = [
+    (["jbos"], "Did you mean 'jobs'?"),
+    (["xyzzy"], "use one of init, up, worker"),
+    (["queue", "puase"], "Did you mean 'pause'?"),
+    (["jobs", "--limt", "3"], "--limit"),
+    (["job"], "Missing argument 'ID'"),
+    (["up"], "`qo up module:worker`"),
+    (["submit", "t", "--priority", "100"], "urgent (10), high (20), normal (50), low (70), background (90)"),
+    (["submit", "t", "--priority", "soon"], "a whole number from 0 (soonest) to 99"),
+    (["queue", "priority", "x", "soon"], "a whole number from 0 (soonest) to 99"),
+    (["queue", "priority", "x"], "qo queue priority ID PRIORITY"),
+    (["queue", "move", "x"], "--before OTHER, or --after OTHER"),
+    (["cancel"], "the ID of a job, or --parent"),
+    (["submit", "t", '{"a": }'], "line 1, column 7"),
+    (["submit", "t", "hello"], "text in double quotes"),
+    (["submit", "t", '{"a": NaN}'], "JSON has no NaN"),
+    (["submit", "t", "[1e999]"], "1e999 is too large"),
+    (["submit", "t", "@missing.json"], "missing.json cannot be read"),
+    (["submit", "t", "--delay", "soon"], "s, m, h or d"),
+    (["submit", "t", "--run-at", "tomorrow"], "2030-12-31T18:00:00Z"),
+    (["submit", "t", "--run-at", "2030-12-31T18:00:00"], "no time zone"),
+    (["submit", "t", "--delay", "1m", "--run-at", "2030-12-31T18:00:00Z"], "give one of the two"),
+    (["submit", "t", "--tier", "gold"], "bootstrapper, cto_scale, partner"),
+    (["submit", "t", "--phase", "2"], "parent"),
+    (["submit", "a:b"], "a:b"),
+    (["concurrency", "set", "g", "--limit", "-1"], "--limit"),
+    (["concurrency", "set", "g"], "Missing option '--limit'"),
+    (["jobs", "--url", "ftp://x"], "sqlite:///path/to/qo.db or memory://"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "hint"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+def test_a_wrong_call_says_what_is_right(call, arguments, hint):
+    done = call(*arguments)
+
+    assert done.code == 2
+    assert done.out == ""
+    assert hint in " ".join(done.err.split())
+
+
+def test_with_json_an_error_is_an_object_on_stderr(call):
+    wrong, unknown = call("submit", "t", "{", "--json"), call("job", "nobody", "--json")
+
+    assert (wrong.code, unknown.code) == (2, 1)
+    assert wrong.out == unknown.out == ""
+    assert "not JSON" in json.loads(wrong.err)["error"]
+    assert json.loads(unknown.err)["kind"] == "JobNotFound"
+
+
+@pytest.mark.parametrize("command", ["job", "why", "cancel", "retry", "confirm"])
+def test_a_job_that_is_not_there_is_exit_code_1(call, command):
+    done = call(command, "nobody")
+
+    assert done.code == 1
+    assert "There is no job 'nobody'" in done.err
+
+
+def test_a_store_that_cannot_be_reached_is_exit_code_3(call, tmp_path):
+    (tmp_path / "no.db").write_text("This is no database, but it is long enough to be looked at as if it were one." * 9)
+
+    missing, broken = call("jobs", "--url", "sqlite:///nowhere/qo.db"), call("jobs", "--url", "sqlite:///no.db")
+
+    assert (missing.code, broken.code) == (3, 3)
+    assert "nowhere/qo.db cannot be opened" in missing.err
+
+
+def test_a_wrong_setting_names_the_file_and_what_was_expected(call, tmp_path):
+    (tmp_path / ".qo.toml").write_text('[queue]\ncap = "many"\n')
+
+    done = call("jobs")
+
+    assert done.code == 2
+    assert ".qo.toml: queue.cap is 'many'; expected a whole number" in done.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(call, submit, tmp_path):
+    from conftest import COMMAND, environment
+
+    for _ in range(3):
+        submit("t")
+
+    done = subprocess.run(
+        f"'{COMMAND}' jobs | true", shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+
+    assert done.stderr == ""
