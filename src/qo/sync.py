@@ -13,6 +13,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -30,9 +31,11 @@ class _Loop:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="qo-sync", daemon=True)
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._closing = asyncio.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="qo-sync", daemon=True)
         self._thread.start()
+        self._loop = self._ready.result()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -41,13 +44,12 @@ class _Loop:
         return self._thread.is_alive()
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join()
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
+    async def _serve(self) -> None:
+        self._ready.set_result(asyncio.get_running_loop())
+        await self._closing.wait()
 
 
 class _Blocking(Generic[P, R]):
