@@ -1,8 +1,8 @@
 """Folding the log into the file, beside the writer.
 
-SQLite would do it within the commit that made the log long, which then takes ten milliseconds where others take
-one. A thread with a connection of its own does it while the writer goes on. A log is begun anew only when all of
-it has been folded in, so the writer then folds in the little that it has written meanwhile.
+SQLite would do it within the commit that made the log long, which after a burst of writes took ten milliseconds
+where others take one. A thread with a connection of its own does it while the writer goes on. A log is begun anew
+only when all of it has been folded in, so the writer then folds in the little that it has written meanwhile.
 """
 
 from __future__ import annotations
