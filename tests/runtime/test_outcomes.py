@@ -163,6 +163,24 @@ async def test_secrets_of_the_environment_are_removed(
     assert job.error.detail == "RuntimeError: cannot log in with [secret]"
 
 
+@pytest.mark.parametrize("length", [10_000, 100_000, 10_000_000])
+async def test_a_secret_that_lies_where_a_long_text_is_cut_leaves_no_half(
+    queue: qo.Queue, worker: qo.Worker, length: int
+) -> None:
+    secret = "correct-horse-battery-staple-" * 40
+
+    @worker.task
+    async def leaks(data: dict[str, str]) -> None:
+        raise RuntimeError("x " * 400 + secret + " y" * (length // 2) + secret + " z" * 400)
+
+    job = await run_one(queue, worker, "leaks", {"password": secret}, max_attempts=1)
+
+    assert job.error is not None
+    assert job.error.detail is not None
+    assert "horse" not in job.error.detail
+    assert "characters left out" in job.error.detail
+
+
 async def test_a_chain_of_errors_is_told_without_frames(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def chained() -> None:

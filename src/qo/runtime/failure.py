@@ -18,6 +18,7 @@ log = logging.getLogger("qo.worker")
 DETAIL_CHARACTERS = 2_000
 MESSAGE_CHARACTERS = 500
 LOGGED_CHARACTERS = 64_000
+REDACTED_CHARACTERS = 20_000
 CAUSES_SHOWN = 5
 
 
@@ -31,10 +32,16 @@ def report_failure(error: BaseException, job: Job, payload: bytes, *, message: s
     secrets = _secrets_of_environment() | _secrets_of_payload(payload)
     shown = message or f"Something went wrong while {job.task} was running."
     return JobError(
-        message=redact(_storable(_cut(shown, MESSAGE_CHARACTERS)), secrets=secrets),
-        detail=redact(_storable(_cut(_chain(error), DETAIL_CHARACTERS)), secrets=secrets),
+        message=_visible(shown, MESSAGE_CHARACTERS, secrets),
+        detail=_visible(_chain(error), DETAIL_CHARACTERS, secrets),
         debug_id=debug_id,
     )
+
+
+def _visible(text: str, characters: int, secrets: frozenset[str]) -> str:
+    # Redacted before it is cut, because of a secret that is cut in two both halves would stay. The first cut only
+    # bounds the work: where it was made is never shown.
+    return _cut(redact(_storable(_cut(text, REDACTED_CHARACTERS)), secrets=secrets), characters)
 
 
 def _chain(error: BaseException) -> str:
@@ -43,7 +50,7 @@ def _chain(error: BaseException) -> str:
     pending = [error]
     while pending and len(lines) < CAUSES_SHOWN:
         current = pending.pop(0)
-        lines.append(f"{type(current).__name__}: {_cut(_text(current), DETAIL_CHARACTERS)}")
+        lines.append(f"{type(current).__name__}: {_cut(_text(current), REDACTED_CHARACTERS)}")
         if isinstance(current, BaseExceptionGroup):
             pending += current.exceptions[:CAUSES_SHOWN]
         cause = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
