@@ -158,7 +158,7 @@ class Worker:
                     if until_idle and not (started or self._running or self._outcomes):
                         return
                     if not started:
-                        await self._something_to_do()
+                        await self._something_to_do(told=lambda: self._stopping)
 
     async def _exchange(self) -> bool:
         """One round trip with the store; whether it started something."""
@@ -190,9 +190,10 @@ class Worker:
                 raise error
         return isinstance(claimed, Claimed) and (bool(claimed.leases) or claimed.more)
 
-    async def _something_to_do(self) -> None:
-        """Sleep until a handler has ended, somebody wants this worker to stop, or there is work for a free place."""
-        if self._changed.is_set() or self._outcomes or self._has_news():
+    async def _something_to_do(self, *, told: Callable[[], bool]) -> None:
+        """Sleep until a handler has ended, the worker was told to stop, or there is work for a free place."""
+        # What it was told is asked again, because the round trip may have cleared the wake-up that came with it.
+        if told() or self._changed.is_set() or self._outcomes or self._has_news():
             return
         changed = asyncio.ensure_future(self._changed.wait())
         waits: list[asyncio.Future[Any]] = [changed]
@@ -328,22 +329,22 @@ class Worker:
         loop = asyncio.get_running_loop()
         end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
         while self._running and not self._stopping_now:
-            await self._give_back()
+            await self._give_back(told=lambda: self._stopping_now)
         end_of_grace.cancel()
         for execution in tuple(self._running.values()):
             execution.interrupt(Interruption.STOPPED, patience_seconds=STOP_PATIENCE_SECONDS)
         give_up_at = loop.time() + HAND_BACK_SECONDS
         while (self._running or self._outcomes) and loop.time() < give_up_at:
-            await self._give_back()
+            await self._give_back(told=lambda: False)
         if self._outcomes:
             log.error(
                 "%d outcomes could not be stored; those jobs run again when their leases end", len(self._outcomes)
             )
 
-    async def _give_back(self) -> None:
+    async def _give_back(self, *, told: Callable[[], bool]) -> None:
         await self._exchange()
         if self._running:
-            await self._something_to_do()
+            await self._something_to_do(told=told)
 
     def _registration(self, *, gone: bool = False) -> Registration:
         tasks = tuple(

@@ -1,0 +1,123 @@
+"""Which settings of [notify] make a notifier, and which are refused, without showing a secret."""
+
+from __future__ import annotations
+
+import pytest
+from notifying import PASSWORD, SECRET
+
+from qo.errors import SettingsError
+from qo.runtime.notifier import Notifier
+from qo.settings import NotifySettings, load_settings
+
+MAIL = {"smtp_url": "smtp://mail.example.com", "email_from": "qo@example.com", "email_to": ("ann@example.com",)}
+WEBHOOK_EXPECTED = "expected an address such as https://example.com/hooks/qo"
+SMTP_EXPECTED = "expected an address such as smtp://user:password@mail.example.com:587 or smtps://mail.example.com:465"
+ADDRESS_EXPECTED = "expected a plain e-mail address such as ops@example.com"
+
+REFUSED = [
+    (
+        {"webhook_secret": SECRET},
+        f"notify.webhook_url is not set; {WEBHOOK_EXPECTED}, because notify.webhook_secret is set.",
+    ),
+    (
+        {"webhook_url": "https://example.com", "webhook_secret": ""},
+        "notify.webhook_secret is empty; expected a long random text, or none for calls without a signature.",
+    ),
+    ({"webhook_url": "ftp://u:s3cret@host/s3cret"}, f"notify.webhook_url is 'ftp://host'; {WEBHOOK_EXPECTED}."),
+    ({"webhook_url": "host/s3cret"}, f'notify.webhook_url is text without "://"; {WEBHOOK_EXPECTED}.'),
+    ({"webhook_url": "https:///s3cret"}, f"notify.webhook_url is 'https://'; {WEBHOOK_EXPECTED}."),
+    ({"webhook_url": "https://host:99999/s3cret"}, f"notify.webhook_url is 'https://host:99999'; {WEBHOOK_EXPECTED}."),
+    ({"webhook_url": "https://u:s3c/s3cret@host"}, f"notify.webhook_url is 'https://…'; {WEBHOOK_EXPECTED}."),
+    ({"webhook_url": "https://a..b/s3cret"}, f"notify.webhook_url is 'https://a..b'; {WEBHOOK_EXPECTED}."),
+    *(
+        (
+            {"webhook_url": url},
+            "notify.webhook_url is text with spaces, control characters or letters outside of ASCII; "
+            f"{WEBHOOK_EXPECTED}.",
+        )
+        for url in ["https://host/s3cret\r\nX-Evil: 1", "https://ho st/", "https://host/é", "https://host\n"]
+    ),
+    (
+        {"webhook_url": "http://u:s3cret@example.com/"},
+        "notify.webhook_url is 'http://example.com' with a user and password; "
+        "expected https, because http would show them to the network.",
+    ),
+    (
+        {**MAIL, "smtp_url": None},
+        f"notify.smtp_url is not set; {SMTP_EXPECTED}, because notify.email_to is set.",
+    ),
+    (
+        {"email_from": "qo@example.com"},
+        f"notify.smtp_url is not set; {SMTP_EXPECTED}, because notify.email_from is set.",
+    ),
+    (
+        {**MAIL, "email_from": None},
+        f"notify.email_from is not set; {ADDRESS_EXPECTED}, because notify.email_to is set.",
+    ),
+    (
+        {**MAIL, "email_to": ()},
+        "notify.email_to is empty; expected a list such as ['ops@example.com'], or no other e-mail setting.",
+    ),
+    ({**MAIL, "smtp_url": "https://u:s3cret@host"}, f"notify.smtp_url is 'https://host'; {SMTP_EXPECTED}."),
+    (
+        {**MAIL, "smtp_url": "smtp://u:s3cret@host/s3cret"},
+        f"notify.smtp_url is 'smtp://host' with a path; {SMTP_EXPECTED}.",
+    ),
+    (
+        {**MAIL, "smtp_url": "smtp://s3cret@host"},
+        "notify.smtp_url is 'smtp://host' with half a login; expected a user and a password, or neither.",
+    ),
+    (
+        {**MAIL, "smtp_url": "smtp://u:s3cret%C3%A9@host"},
+        "notify.smtp_url is 'smtp://host' with a login outside of ASCII; expected a login in ASCII.",
+    ),
+    ({**MAIL, "email_from": "qo"}, f"notify.email_from is 'qo'; {ADDRESS_EXPECTED}."),
+    (
+        {**MAIL, "email_to": ("ann@example.com", "x@y\r\nRCPT TO:<z@z>")},
+        f"notify.email_to is 'x@y\\r\\nRCPT TO:<z@z>'; {ADDRESS_EXPECTED}.",
+    ),
+    ({**MAIL, "email_to": ("Ann <ann@y.z>",)}, f"notify.email_to is 'Ann <ann@y.z>'; {ADDRESS_EXPECTED}."),
+]
+
+
+@pytest.mark.parametrize(("settings", "sentence"), REFUSED)
+def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secret(settings, sentence):
+    with pytest.raises(SettingsError) as refusal:
+        Notifier(NotifySettings(**settings))
+
+    assert str(refusal.value) == sentence
+    assert "s3c" not in sentence
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        MAIL,
+        {**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"},
+        {"webhook_url": "https://example.com"},
+        {"webhook_url": "http://10.0.0.1:8080/hook", "webhook_secret": SECRET},
+        {"webhook_url": "http://u:p@localhost/hook"},
+        {"webhook_url": "http://u:p@[::1]:80/hook"},
+        {"webhook_url": "https://u:p@example.com/hook", **MAIL},
+    ],
+)
+def test_whole_channels_are_accepted(settings):
+    Notifier(NotifySettings(**settings))
+
+
+def test_the_section_is_read_from_the_file(tmp_path):
+    (tmp_path / ".qo.toml").write_text('[notify]\nemail_to = ["ann@example.com"]\nattempts = 5')
+
+    settings = load_settings(directory=tmp_path, environ={"QO_NOTIFY__WEBHOOK_URL": "https://example.com"})
+
+    expected = NotifySettings(email_to=("ann@example.com",), attempts=5, webhook_url="https://example.com")
+    assert settings.notify == expected
+
+
+def test_printed_settings_show_no_secret():
+    settings = NotifySettings(webhook_url="https://h/s3cret", webhook_secret=SECRET, smtp_url=f"smtp://u:{PASSWORD}@h")
+
+    assert "s3cret" not in f"{settings!r} {settings} {settings.__rich_repr__()}"
+    assert "webhook_secret='(hidden)'" in repr(settings)
+    assert "webhook_secret=None" in repr(NotifySettings())
