@@ -145,11 +145,21 @@ class SQLiteStore:
         finally:
             db.execute("COMMIT")
 
+    async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
+        """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
+        that it takes, and somebody waits to be woken."""
+        if self._in_memory:
+            return await self._writer.call(read)
+        return self._watching(read)
+
     def _data_version(self) -> int:
+        return self._watching(lambda db: int(db.pragma("data_version")))
+
+    def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
         self._writer.check_open()
         assert self._watch is not None
         with self._watch_lock:
-            return int(self._watch.pragma("data_version"))
+            return read(self._watch)
 
     # --- a job's way through ----------------------------------------------------------------------------------
 
@@ -400,13 +410,13 @@ class SQLiteStore:
 
     async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
         async def has_events() -> bool:
-            return await self.newest_event() > after
+            return await self._look(reading.newest_event) > after
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
 
     async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
         async def is_claimable() -> bool:
-            return await self._read(partial(watching.is_claimable, tasks=tasks, now=_clock()))
+            return await self._look(partial(watching.is_claimable, tasks=tasks, now=_clock()))
 
         return await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds)
 
