@@ -10,6 +10,8 @@ from bench import flat_claims, runtime_speed, store_speed
 
 async def main(*, quick: bool) -> None:
     print(f"one synchronous 4 KiB write on this disk: {store_speed.disk_sync_ms():.2f} ms")
+    best, median = store_speed.cpu_ms()
+    print(f"a fixed piece of Python on this processor: {best:.0f} ms at best, {median:.0f} ms at the median")
     await store_speed.report(jobs=500 if quick else 5000)
     await runtime_speed.report(jobs=1000 if quick else 10_000)
     await flat_claims.report_positions(waiting=1000 if quick else 10_000)

@@ -146,3 +146,17 @@ def disk_sync_ms(writes: int = 200) -> float:
             file.flush()
             os.fdatasync(file.fileno())
         return (time.perf_counter() - started) / writes * 1000
+
+
+def cpu_ms(rounds: int = 20) -> tuple[float, float]:
+    """Best and median of a fixed piece of plain Python: on a shared machine the same work can take twice as long."""
+
+    def work() -> float:
+        started = time.perf_counter()
+        total = 0
+        for number in range(200_000):
+            total += number * number
+        return (time.perf_counter() - started) * 1000
+
+    times = sorted(work() for _ in range(rounds))
+    return times[0], times[rounds // 2]

@@ -205,6 +205,34 @@ async def test_a_worker_keeps_its_jobs_while_the_store_is_away(queue: Queue, wor
     assert (ended.result, ended.attempts) == ("done", 1)
 
 
+async def test_a_lease_is_kept_until_the_store_has_taken_the_outcome(queue: Queue, worker: qo.Worker) -> None:
+    """The handler has ended, but for three leases nothing can be finished."""
+    worker.task("works")(lambda: "done")
+    finish, renewals = queue.store.finish, 0
+    renew = queue.store.renew
+
+    async def refused(*args: Any, **kwargs: Any) -> Any:
+        raise StoreUnavailable("The store takes no outcomes; try again.")
+
+    async def counted(items: Any, **kwargs: Any) -> Any:
+        nonlocal renewals
+        renewals += len(items)
+        return await renew(items, **kwargs)
+
+    queue.store.finish, queue.store.renew = refused, counted  # type: ignore[method-assign]
+    job = await queue.submit("works")
+
+    async def renewed_for_three_leases() -> bool:
+        return renewals >= 9
+
+    async with running(worker):
+        await until(renewed_for_three_leases)
+        queue.store.finish = finish  # type: ignore[method-assign]
+        ended = await queue.wait(job.id, timeout=10)
+
+    assert (ended.result, ended.attempts) == ("done", 1)
+
+
 async def test_a_worker_that_was_forgotten_registers_again(queue: qo.Queue) -> None:
     from qo.runtime import worker as module
 

@@ -51,9 +51,9 @@ class Heartbeat:
         with self._lock:
             self._held[execution.lease.token] = execution
 
-    def let_go(self, execution: Execution) -> None:
+    def let_go(self, token: str) -> None:
         with self._lock:
-            self._held.pop(execution.lease.token, None)
+            self._held.pop(token, None)
 
     # --- in the thread ----------------------------------------------------------------------------------------
 
@@ -73,22 +73,24 @@ class Heartbeat:
 
     async def _beat_on(self) -> None:
         last_beat = time.monotonic()
+        pause_seconds = self._every_seconds
         while True:
-            await asyncio.sleep(self._every_seconds)
+            await asyncio.sleep(pause_seconds)
+            # After a failure sooner: a store that comes back gives leases that ran out meanwhile half their time.
+            pause_seconds = min(TRY_AGAIN_SECONDS, self._every_seconds / 2)
             try:
                 if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
                     # Asleep or cut off for so long, the worker may have been forgotten.
                     await self._store.register(self._registration)
                 await self.beat()
-                last_beat = time.monotonic()
             except QoError as error:
                 log.warning("leases cannot be renewed for now, trying again: %s", error)
             except Exception:
                 # Whatever it was, without renewals every job here would be given away.
                 log.exception("leases could not be renewed, trying again")
             else:
-                continue
-            await asyncio.sleep(min(TRY_AGAIN_SECONDS, self._every_seconds))
+                last_beat = time.monotonic()
+                pause_seconds = self._every_seconds
 
     async def beat(self) -> None:
         with self._lock:

@@ -223,6 +223,7 @@ class Worker:
             # What a handler made cannot be stored. The others must not suffer, and its own job has failed.
             answers = await self._store.finish([storable(outcome) for outcome in outcomes])
         for answer in answers:
+            self._let_go(answer.token)
             if answer.lost:
                 log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
 
@@ -278,14 +279,17 @@ class Worker:
 
     def _ended(self, execution: Execution, outcome: Outcome | None) -> None:
         del self._running[execution.lease.token]
-        if self._heartbeat is not None:
-            self._heartbeat.let_go(execution)
         if outcome is not None:
-            self._outcomes.append(outcome)
+            self._outcomes.append(outcome)  # its lease is kept alive until the store has taken it
             log.info("%s %s: %s", execution.task.name, execution.lease.job.id, _told(outcome))
         else:
+            self._let_go(execution.lease.token)
             log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
         self._changed.set()
+
+    def _let_go(self, token: str) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.let_go(token)
 
     # --- coming and going -------------------------------------------------------------------------------------
 
