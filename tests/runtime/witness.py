@@ -54,8 +54,8 @@ class Reporter:
     @asynccontextmanager
     async def inside(self, ctx: qo.Context) -> AsyncIterator[None]:
         """Enter, and leave however the block ends. Raises Refused when it may not enter."""
-        await self.tell(ENTER, ctx)
         try:
+            await self.tell(ENTER, ctx)  # in here, because a handler that is cancelled meanwhile has entered too
             yield
         finally:
             try:

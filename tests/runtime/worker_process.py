@@ -1,7 +1,7 @@
 """Programs that tests start as processes of their own, and how tests start them so that none outlives its test.
 
-    worker_process.py worker '{"url": ...}'     workers that run until they are told to stop
-    worker_process.py nursery '{"url": ...}'    forks, stops, continues and kills such workers, one order a line
+worker_process.py worker '{"url": ...}'     workers that run until they are told to stop
+worker_process.py nursery '{"url": ...}'    forks, stops, continues and kills such workers, one order a line
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from witness import WRITE, Refused, Reporter
+from witness import ENTER, WRITE, Refused, Reporter
 
 import qo
+import qo.sync
+from qo.store.sqlite import SQLiteStore
 
 AT_MOST_SECONDS = 90
 """a net for what never happens, wide enough for a machine that is busy with other things"""
@@ -39,18 +41,25 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     sync: bool = False
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What a handler does after it has noted that it was called."""
+class Orders(msgspec.Struct, frozen=True):
+    """What a handler is to do; each says which of these it heeds. Files are how a test tells it to go on."""
 
     seconds: float = 0
     until: str | None = None
     """a file that has to be there before it goes on"""
-    unless: str | None = None
-    """a file without which it goes on at once"""
+    blocked_until: str | None = None
+    """the same, while it keeps everything else in its process waiting"""
+    while_there: str | None = None
+    """a file without which it does no harm"""
     how: str = "exit"
 
 
 # --- handlers -------------------------------------------------------------------------------------------------
+
+
+async def until_there(path: str | None) -> None:
+    while path and not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - the test makes it, in another process
+        await asyncio.sleep(0.005)
 
 
 def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> None:
@@ -60,10 +69,9 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> No
         os.write(diary, f"{ctx.job.id} {ctx.attempt} {worker.name}\n".encode())
 
     @worker.task
-    async def short(data: Note, ctx: qo.Context) -> None:
+    async def short(data: Orders, ctx: qo.Context) -> None:
         note(ctx)
-        while data.until and not os.path.exists(data.until):
-            await asyncio.sleep(0.005)
+        await until_there(data.until)
         await asyncio.sleep(data.seconds)
 
     @worker.task
@@ -77,9 +85,9 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> No
         threading.Event().wait()
 
     @worker.task
-    def deadly(data: Note, ctx: qo.Context) -> str:
+    def deadly(data: Orders, ctx: qo.Context) -> str:
         note(ctx)
-        if data.unless and not os.path.exists(data.unless):
+        if data.while_there and not os.path.exists(data.while_there):
             return "survived"
         if data.how == "exit":
             os._exit(1)
@@ -91,34 +99,36 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> No
 def register_witnessed_handlers(worker: qo.Worker, witness: Reporter) -> None:
     """Handlers that tell the witness of every step; `LIMITS` of test_killed_workers.py are theirs."""
 
-    async def witnessed(data: Note, ctx: qo.Context) -> None:
+    async def witnessed(data: Orders, ctx: qo.Context) -> None:
         async with witness.inside(ctx):
             await asyncio.sleep(data.seconds)
             await witness.tell(WRITE, ctx)
 
-    worker.task("render", max_concurrent=4, groups=["ports"])(witnessed)
+    worker.task("render", max_concurrent=2, groups=["ports"])(witnessed)
     worker.task("serve", groups=["ports"])(witnessed)
     worker.task("mail", max_concurrent=3)(witnessed)
 
     @worker.task
-    async def waits_to_be_told(data: Any, ctx: qo.Context) -> str:
+    async def waits_to_be_told(data: Orders, ctx: qo.Context) -> str:
         """At its first attempt it works until it is told that its lease is lost, then writes all the same."""
         async with witness.inside(ctx):
             try:
                 if ctx.attempt == 1:
                     await asyncio.Event().wait()
+                await until_there(data.until)
             finally:
                 with suppress(Refused):
                     await witness.tell(WRITE, ctx)
         return f"attempt {ctx.attempt}"
 
     @worker.task
-    async def blocks_the_loop(data: Note, ctx: qo.Context) -> str:
+    async def blocks_the_loop(data: Orders, ctx: qo.Context) -> str:
         """At its first attempt it lets nobody tell it anything, and returns as if all was well."""
-        async with witness.inside(ctx):
-            await witness.tell(WRITE, ctx)
-        while ctx.attempt == 1 and data.until and not os.path.exists(data.until):
+        await witness.tell(ENTER, ctx)
+        while ctx.attempt == 1 and data.blocked_until and not os.path.exists(data.blocked_until):  # noqa: ASYNC240 - see below
             time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
+        if ctx.attempt > 1:
+            await until_there(data.until)
         return f"attempt {ctx.attempt}"
 
 
@@ -140,6 +150,10 @@ def work_synchronously(options: Options) -> None:
         worker = qo.sync.Worker(queue, options.names[0], concurrency=options.concurrency)
         register_handlers(worker, options.diary)
         worker.run()
+
+
+IMPORTED_BEFORE_FORKING = (qo.connect, qo.Worker, SQLiteStore)
+"""qo imports these only when they are used; what the parent has imported, no child has to"""
 
 
 class NurseryProgram:
@@ -194,11 +208,19 @@ def tell(line: str) -> None:
     sys.stdout.flush()
 
 
+def die_with_the_test() -> None:
+    """Nobody writes to a worker's standard input: that it ends means that the test is gone."""
+    sys.stdin.read()
+    os._exit(1)
+
+
 def main(program: str, options: Options) -> None:
     logging.basicConfig(stream=sys.stderr if program == "nursery" else sys.stdout, format="%(message)s")
     if program == "nursery":
         NurseryProgram(options).run()
-    elif options.sync:
+        return
+    threading.Thread(target=die_with_the_test, daemon=True).start()
+    if options.sync:
         work_synchronously(options)
     else:
         asyncio.run(work(options))
@@ -231,10 +253,16 @@ class Running:
 
 
 class Nursery(Running):
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__(process)
+        self._turn = asyncio.Lock()
+
     async def order(self, verb: str, name: str) -> None:
+        """Carried out when this returns."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{verb} {name}\n".encode())
-        await self.line_with(f"{verb} {name} done")
+        async with self._turn:
+            self.process.stdin.write(f"{verb} {name}\n".encode())
+            await self.line_with(f"{verb} {name} done")
 
 
 @asynccontextmanager
@@ -246,20 +274,20 @@ async def started(options: Options) -> AsyncIterator[Running]:
 
 @asynccontextmanager
 async def nursery(options: Options) -> AsyncIterator[Nursery]:
-    async with _program("nursery", options, stdin=asyncio.subprocess.PIPE) as process:
+    async with _program("nursery", options) as process:
         yield Nursery(process)
 
 
 @asynccontextmanager
-async def _program(name: str, options: Options, **pipes: int) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _program(name: str, options: Options) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         __file__,
         name,
         msgspec.json.encode(options).decode(),
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,
-        **pipes,
     )
     try:
         yield process
