@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import queue
 import signal
 import subprocess
@@ -16,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from installed_command import COMMAND, environment
 
 import qo
 
-COMMAND = Path(sys.executable).with_name("qo")
 PATIENCE_SECONDS = 60.0
 
 APP = """
@@ -138,13 +137,6 @@ class Process:
         if self._process.poll() is None:
             self.signal(signal.SIGKILL)
             self.ends()
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This one without qo's own settings and without what makes output differ from desk to desk."""
-    dropped = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("QO_") and key not in dropped}
-    return {**kept, "TERM": "xterm", **more}
 
 
 @pytest.fixture

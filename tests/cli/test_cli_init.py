@@ -26,7 +26,8 @@ def test_the_file_is_the_defaults_and_a_first_limit_on_everything(call, tmp_path
     assert done.code == 0
     assert str(tmp_path / FILE_NAME) in done.out
     limited = msgspec.structs.replace(Settings().concurrency, limits={"global": 5})
-    assert load_settings(directory=tmp_path, environ={}) == Settings(concurrency=limited)
+    beside = msgspec.structs.replace(Settings().store, url=f"sqlite:///{tmp_path}/qo.db")
+    assert load_settings(directory=tmp_path, environ={}) == Settings(store=beside, concurrency=limited)
 
 
 def test_every_key_of_every_section_is_there_and_explained(call, tmp_path):

@@ -13,7 +13,7 @@ import subprocess
 import termios
 
 import pytest
-from conftest import COMMAND, environment
+from installed_command import COMMAND, environment
 
 
 def test_submitting_tells_the_place_in_line_and_the_id(call):

@@ -6,6 +6,7 @@ import json
 import subprocess
 
 import pytest
+from installed_command import COMMAND, environment
 
 WRONG = [
     (["jbos"], "Did you mean 'jobs'?"),
@@ -83,7 +84,6 @@ def test_a_wrong_setting_names_the_file_and_what_was_expected(call, tmp_path):
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(call, submit, tmp_path):
-    from conftest import COMMAND, environment
 
     for _ in range(3):
         submit("t")
