@@ -53,6 +53,13 @@ class Usage(msgspec.Struct, frozen=True):
     daily_limit_resets_at: datetime
 
 
+class Upgrade(msgspec.Struct, frozen=True):
+    """What a user of a lower tier may be offered with their position."""
+
+    message: str
+    url: str
+
+
 class Estimate(msgspec.Struct, frozen=True):
     """When a waiting job will probably start."""
 
@@ -66,7 +73,7 @@ class Estimate(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task, as it was when it was read.
 
-    `position` is None unless the job is in line. `position_message`, `usage` and `estimate`
+    `position` is None unless the job is in line. `position_message`, `upgrade`, `usage` and `estimate`
     are filled in by the queue, which knows the policy; a store leaves them None.
     """
 
@@ -90,6 +97,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position: int | None = None
     position_original: int | None = None
     position_message: str | None = None
+    upgrade: Upgrade | None = None
     usage: Usage | None = None
     estimate: Estimate | None = None
     iterations: int = 0
@@ -104,6 +112,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     timeout_seconds: float | None = None
     cancel_wanted: bool = False
     run_at: datetime | None = None
+    deferred: bool = False
+    """it is scheduled for a later day because the user's quota is used up until then"""
     joined_at: datetime | None = None
     started_at: datetime | None = None
     confirmation_required_at: datetime | None = None

@@ -65,6 +65,7 @@ class Reads(Upkeep):
             timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
             cancel_wanted=row.cancel_wanted,
             run_at=moment_or_none(row.run_at),
+            deferred=row.deferred,
             joined_at=moment_or_none(row.joined_at),
             started_at=moment_or_none(row.started_at),
             confirmation_required_at=moment_or_none(row.confirmation_required_at),

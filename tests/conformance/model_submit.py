@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from model_admission import DAY_MS, give_standing
 from model_state import JobRow
@@ -24,7 +25,7 @@ class Submitting(Steps):
     def admit(self, submission: Submission, now: int) -> Accepted | Refusal:
         known = self.known_job(submission)
         if known is not None:
-            return Accepted(job=self.as_job(known), known=True)
+            return self.accepted(known, now, known=True)
         if submission.phase is not None:
             taken_by = self.phase(submission.parent, submission.phase)
             if taken_by is not None:
@@ -48,7 +49,19 @@ class Submitting(Steps):
         self.accept(job, now)
         if submission.by is not None:
             self.audit_entry(submission.by, "submit", job.id, {"task": job.task}, now)
-        return Accepted(job=self.as_job(job), ignored=tuple(ignored))
+        return self.accepted(job, now, ignored=tuple(ignored), standing=self.standing_of(submission))
+
+    def accepted(self, job: JobRow, now: int, *, standing: Standing | None = None, **fields: Any) -> Accepted:
+        if job.user is None:
+            return Accepted(job=self.as_job(job), **fields)
+        present = self.state.users.get(job.user)
+        standing = standing or (present.standing if present is not None else None)
+        return Accepted(
+            job=self.as_job(job),
+            used_today=self.used(job.user, now // DAY_MS),
+            daily_quota=None if standing is None else standing.daily_quota,
+            **fields,
+        )
 
     def known_job(self, submission: Submission) -> JobRow | None:
         if submission.id in self.state.jobs:

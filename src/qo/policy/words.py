@@ -29,6 +29,16 @@ def position_message(position: int, original: int | None) -> str:
     return f"You are #{position} in line. Your position may change as priority jobs are added"
 
 
+def scheduled_message(run_at: datetime, *, now: datetime) -> str:
+    """When a job that was deferred by the quota has its turn: "Scheduled for tomorrow", or the weekday and date."""
+    day, today = run_at.astimezone(UTC).date(), now.astimezone(UTC).date()
+    if day <= today:
+        return "Scheduled for today"
+    if day == today + timedelta(days=1):
+        return "Scheduled for tomorrow"
+    return f"Scheduled for {day:%A}, {day.day} {day:%B}"
+
+
 def clock_time(at: datetime, *, now: datetime) -> str:
     """A time as short as it can be said: "14:05 UTC" today, else with the date."""
     at, now = at.astimezone(UTC), now.astimezone(UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 import time
@@ -11,8 +12,6 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, overload
 
-import msgspec
-
 from qo.errors import PhaseTaken, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
@@ -20,8 +19,8 @@ from qo.policy.admission import find_tier, retry_after
 from qo.policy.days import day_of, midnight
 from qo.policy.estimate import base_estimate
 from qo.policy.ordering import parse_priority
+from qo.policy.presenting import present, usage_of_user
 from qo.policy.why import Why, explain
-from qo.policy.words import position_message
 from qo.runtime.analytics import Analytics, analyse
 from qo.runtime.feed import Follower, Reset
 from qo.runtime.gathering import Gathering
@@ -144,7 +143,10 @@ class Queue:
     async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Job:
         if isinstance(answer, Accepted):
             self.warn_of_ignored(answer.ignored)
-            return _for_people(answer.job)
+            usage = None
+            if answer.used_today is not None:
+                usage = usage_of_user(used=answer.used_today, quota=answer.daily_quota, resets_at=_next_reset())
+            return present(answer.job, self.settings, usage=usage, now=datetime.now(UTC))
         if answer.reason is RefusalReason.PHASE_TAKEN:
             assert new.parent is not None
             assert new.phase is not None
@@ -175,7 +177,7 @@ class Queue:
 
     async def get(self, job_id: str) -> Job:
         """A job as it is now. Raises `JobNotFound`."""
-        return _for_people(await self.store.job(job_id))
+        return await self._presented(await self.store.job(job_id))
 
     async def jobs(
         self,
@@ -191,7 +193,7 @@ class Queue:
         found = await self.store.jobs(
             status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
         )
-        return [_for_people(job) for job in found]
+        return await self._all_presented(found)
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
@@ -254,13 +256,19 @@ class Queue:
         quota = used.daily_quota
         if quota is None and tier is not None:
             quota = find_tier(tier, self.settings.tiers).jobs_per_day
-        return Usage(
-            jobs_used=used.used_today,
-            jobs_remaining=None if quota is None else max(0, quota - used.used_today),
-            iterations_used=0,
-            iterations_remaining=None,
-            daily_limit_resets_at=moment(midnight(day_of(_now_ms()) + 1)),
-        )
+        return usage_of_user(used=used.used_today, quota=quota, resets_at=_next_reset())
+
+    async def _presented(self, job: Job) -> Job:
+        usage = None if job.user is None else await self.usage(job.user)
+        return present(job, self.settings, usage=usage, now=datetime.now(UTC))
+
+    async def _all_presented(self, jobs: Sequence[Job]) -> list[Job]:
+        users = sorted({job.user for job in jobs if job.user is not None})
+        usages = dict(zip(users, await asyncio.gather(*map(self.usage, users)), strict=True))
+        now = datetime.now(UTC)
+        return [
+            present(job, self.settings, usage=None if job.user is None else usages[job.user], now=now) for job in jobs
+        ]
 
     async def estimate(self, job_id: str) -> Estimate | None:
         """When a job in line will probably start; None for one that is not."""
@@ -306,13 +314,14 @@ class Queue:
     ) -> Job | list[Job]:
         """Change the priority of a waiting job, or of a parent and all its unfinished phases. The place is kept."""
         changed = await self.store.set_priority(parse_priority(priority), job_id=job_id, parent=parent, by=by)
-        return _one_or_all(changed, of_parent=parent is not None)
+        presented = await self._all_presented(changed)
+        return presented if parent is not None else presented[0]
 
     async def move(
         self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None
     ) -> Job:
         """Put a waiting job directly before or after another one, whose priority it takes on."""
-        return _for_people(await self.store.move(job_id, before=before, after=after, by=by))
+        return await self._presented(await self.store.move(job_id, before=before, after=after, by=by))
 
     @overload
     async def cancel(self, job_id: str, *, message: str | None = None, by: str | None = None) -> Job: ...
@@ -330,15 +339,16 @@ class Queue:
     ) -> Job | list[Job]:
         """Cancel a job, or all unfinished ones of a parent: at once when it waits, within a second when it runs."""
         cancelled = await self.store.cancel(job_id=job_id, parent=parent, message=message, by=by)
-        return _one_or_all(cancelled, of_parent=parent is not None)
+        presented = await self._all_presented(cancelled)
+        return presented if parent is not None else presented[0]
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job:
         """Put a failed job in line again, with all its attempts."""
-        return _for_people(await self.store.retry(job_id, by=by))
+        return await self._presented(await self.store.retry(job_id, by=by))
 
     async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
         """Let a job that asked for it go on for another batch of iterations."""
-        return _for_people(await self.store.confirm(job_id, by=by))
+        return await self._presented(await self.store.confirm(job_id, by=by))
 
     async def set_tier(self, user: str, tier: str, by: str | None = None) -> None:
         """Give a user a tier; it counts at once for their waiting and deferred jobs."""
@@ -386,19 +396,14 @@ class Queue:
             self.warn_of_ignored(await self.store.set_limits(configured))
 
 
-def _for_people(job: Job) -> Job:
-    if job.position is None:
-        return job
-    return msgspec.structs.replace(job, position_message=position_message(job.position, job.position_original))
-
-
-def _one_or_all(jobs: Sequence[Job], *, of_parent: bool) -> Job | list[Job]:
-    return [_for_people(job) for job in jobs] if of_parent else _for_people(jobs[0])
-
-
 def _present(job: Job, cursor: int) -> Event:
     detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
     return Event(id=cursor, at=datetime.now(UTC), kind=job.state.value, subject=job.id, detail=detail)
+
+
+def _next_reset() -> datetime:
+    """When the quota of a new day begins: midnight UTC, always."""
+    return moment(midnight(day_of(_now_ms()) + 1))
 
 
 def _now_ms() -> int:

@@ -135,6 +135,9 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: Job
     known: bool = False
     ignored: tuple[LimitIgnored, ...] = ()
+    used_today: int | None = None
+    """what the job's user has been charged for the day of `now`, this job included; None without a user"""
+    daily_quota: int | None = None
 
 
 # --- running --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 
-from qo.job import State
+from qo.job import Job, State
 from qo.policy.days import day_of, midnight
 from qo.policy.ordering import NORMAL, parent_order
 from qo.store.sqlite import sql
@@ -50,7 +50,8 @@ def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | 
     if row is None and submission.unique is not None:
         row = find(step.db, "unique_key = ? AND finished_at IS NULL", (submission.unique,))
     if row is not None:
-        return Accepted(job=with_position(step, row.id), known=True)
+        standing = None if row.user is None else standing_of(step, row.user)
+        return _accepted(step, with_position(step, row.id), standing, known=True)
     if submission.phase is not None:
         taken_by = sql.value(
             step.db, "SELECT id FROM job WHERE parent = ? AND phase = ?", (submission.parent, submission.phase)
@@ -114,7 +115,26 @@ def _accept(
         join(step, row)
     _store(step, row, submission)
     position = row.position_original if row.state == State.QUEUED else None
-    return Accepted(job=step.to_job(row, position=position), ignored=ignored)
+    return _accepted(step, step.to_job(row, position=position), standing, ignored=ignored)
+
+
+def _accepted(
+    step: Step,
+    job: Job,
+    standing: Standing | None,
+    *,
+    known: bool = False,
+    ignored: tuple[LimitIgnored, ...] = (),
+) -> Accepted:
+    if job.user is None:
+        return Accepted(job=job, known=known, ignored=ignored)
+    return Accepted(
+        job=job,
+        known=known,
+        ignored=ignored,
+        used_today=used_on(step, job.user, day_of(step.now)),
+        daily_quota=None if standing is None else standing.daily_quota,
+    )
 
 
 def _note_whom_it_belongs_to(step: Step, row: JobRow) -> None:

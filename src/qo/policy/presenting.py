@@ -1,0 +1,56 @@
+"""What people read of a job beside what the store knows: its place in words, when its turn comes, what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from qo.job import Job, State, Upgrade, Usage
+from qo.policy.words import position_message, scheduled_message
+from qo.settings import Settings, Tier
+
+NUDGE = "Upgrade to jump ahead"
+
+
+def present(job: Job, settings: Settings, *, usage: Usage | None, now: datetime) -> Job:
+    """The job as its user reads it."""
+    changes: dict[str, object] = {}
+    if usage is not None:
+        changes["usage"] = usage_of_job(usage, job)
+    if job.position is not None:
+        changes["position_message"] = position_message(job.position, job.position_original)
+        changes["upgrade"] = upgrade(job.tier, settings.tiers, settings.queue.upgrade_url)
+    if job.state is State.SCHEDULED and job.deferred and job.run_at is not None:
+        changes["message"] = scheduled_message(job.run_at, now=now)
+    return msgspec.structs.replace(job, **changes) if changes else job
+
+
+def usage_of_job(usage: Usage, job: Job) -> Usage:
+    """A user's day with the iterations of one of their jobs."""
+    most = job.iterations_max
+    return msgspec.structs.replace(
+        usage,
+        iterations_used=job.iterations,
+        iterations_remaining=None if most is None else max(0, most - job.iterations),
+    )
+
+
+def usage_of_user(*, used: int, quota: int | None, resets_at: datetime) -> Usage:
+    """A user's day, before any job is looked at."""
+    return Usage(
+        jobs_used=used,
+        jobs_remaining=None if quota is None else max(0, quota - used),
+        iterations_used=0,
+        iterations_remaining=None,
+        daily_limit_resets_at=resets_at,
+    )
+
+
+def upgrade(tier: str | None, tiers: Mapping[str, Tier], url: str | None) -> Upgrade | None:
+    """The offer to every tier whose boost is not the highest, where there is somewhere to go."""
+    if url is None or tier is None or tier not in tiers:
+        return None
+    highest = max(each.boost for each in tiers.values())
+    return Upgrade(message=NUDGE, url=url) if tiers[tier].boost < highest else None

@@ -1,0 +1,273 @@
+"""Tiers, quotas, the cap and usage through the front door, with the numbers of the specification."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from clocked import ClockedStore
+from running import run_one
+
+import qo
+from qo.job import State
+from qo.policy.days import DAY_MS
+from qo.runtime.queue import Queue
+from qo.settings import BUILT_IN_TIERS, load_settings
+
+MIDNIGHT = 1_900_022_400_000  # of some day
+NOON = MIDNIGHT + DAY_MS // 2
+MINUTE_MS = 60_000
+
+TABLE = {
+    # running per user, per project, a day, boost, iterations, at most, first guess
+    "bootstrapper": (2, 2, 5, 0, 2, 6, 480),
+    "partner": (3, 3, 50, 2, 3, 9, 600),
+    "cto_scale": (10, 5, 200, 5, 5, 15, 900),
+}
+
+
+@pytest.fixture
+def clock(queue: qo.Queue) -> ClockedStore:
+    return ClockedStore(queue.store, now=NOON)
+
+
+@pytest.fixture
+def clocked(queue: qo.Queue, clock: ClockedStore) -> qo.Queue:
+    return Queue(clock, queue.settings, draw=random.Random(1).random)  # type: ignore[arg-type]
+
+
+# --- the table of tiers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", TABLE)
+async def test_running_at_once_per_user_and_per_project(queue: qo.Queue, tier: str) -> None:
+    await queue.submit("build", user="ada", project="site", tier=tier)
+
+    per_user, per_project, *_ = TABLE[tier]
+    assert (await queue.limit("user:ada")).limit == per_user
+    assert (await queue.limit("project:site")).limit == per_project
+
+
+@pytest.mark.parametrize("tier", TABLE)
+async def test_jobs_a_day_then_the_next_day_and_nobody_is_refused(clocked: qo.Queue, tier: str) -> None:
+    a_day = TABLE[tier][2]
+    *today, tomorrows = [await clocked.submit("build", user="ada", tier=tier) for _ in range(a_day + 1)]
+
+    assert {job.state for job in today} == {State.QUEUED}
+    assert (tomorrows.state, tomorrows.deferred) == (State.SCHEDULED, True)
+    assert tomorrows.usage is not None
+    assert (tomorrows.usage.jobs_used, tomorrows.usage.jobs_remaining) == (a_day, 0)
+
+
+@pytest.fixture
+def overrides(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Room in line for a whole day of the largest tier."""
+    return {"queue": {"cap": 1000}} if "jobs_a_day" in request.node.name else {}
+
+
+@pytest.mark.parametrize("tier", TABLE)
+async def test_boost_passes_so_many_of_those_that_came_just_before(queue: qo.Queue, tier: str) -> None:
+    for _ in range(10):
+        await queue.submit("build")
+
+    boosted = await queue.submit("build", user="ada", tier=tier)
+
+    assert boosted.position == 11 - TABLE[tier][3]
+
+
+@pytest.mark.parametrize("tier", TABLE)
+async def test_iterations_before_confirmation_and_at_most(queue: qo.Queue, worker: qo.Worker, tier: str) -> None:
+    @worker.task
+    async def improve(data: Any, ctx: qo.Context) -> None:
+        async for _ in ctx.iterations():
+            pass
+
+    job = await run_one(queue, worker, "improve", user="ada", tier=tier)
+
+    batch, most = TABLE[tier][4:6]
+    assert (job.state, job.iterations, job.iterations_max) == (State.CONFIRMING, batch, most)
+    assert job.usage is not None
+    assert (job.usage.iterations_used, job.usage.iterations_remaining) == (batch, most - batch)
+
+
+@pytest.mark.parametrize("tier", [*TABLE, None])
+async def test_first_guess_of_a_jobs_duration(queue: qo.Queue, tier: str | None) -> None:
+    job = await queue.submit("build", user="ada", tier=tier)
+
+    estimate = await queue.estimate(job.id)
+
+    assert estimate is not None
+    assert estimate.estimate_seconds == (600 if tier is None else TABLE[tier][6])
+
+
+def test_the_built_in_tiers_are_exactly_those() -> None:
+    assert {
+        name: (t.per_user, t.per_project, t.jobs_per_day, t.boost, t.iterations, t.max_iterations, t.first_guess_secs)
+        for name, t in BUILT_IN_TIERS.items()
+    } == TABLE
+
+
+async def test_other_tiers_and_numbers_work_the_same_way(queue: qo.Queue) -> None:
+    settings = load_settings({"tiers": {"studio": {"per_user": 7, "boost": 9}}}, environ={})
+    other = Queue(queue.store, settings)
+
+    job = await other.submit("build", user="ada", tier="studio")
+
+    assert ((await other.limit("user:ada")).limit, job.tier) == (7, "studio")
+
+
+# --- another tier ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_submit", [True, False], ids=["a submit", "set_tier"])
+async def test_another_tier_counts_at_once_for_waiting_and_deferred_jobs(clocked: qo.Queue, by_submit: bool) -> None:
+    jobs = [await clocked.submit("build", user="ada", tier="bootstrapper") for _ in range(8)]
+    deferred = [job.id for job in jobs if job.state is State.SCHEDULED]
+    if by_submit:
+        await clocked.submit("build", user="ada", tier="partner")
+    else:
+        await clocked.set_tier("ada", "partner", by="ops")
+
+    assert len(deferred) == 3
+    assert [(await clocked.get(job_id)).state for job_id in deferred] == [State.QUEUED] * 3
+    assert (await clocked.limit("user:ada")).limit == 3
+    assert {(await clocked.get(job.id)).tier for job in jobs} == {"partner"}
+
+
+async def test_a_job_deferred_for_days_moves_forward_when_there_is_room_today(
+    clocked: qo.Queue, clock: ClockedStore
+) -> None:
+    jobs = [await clocked.submit("build", user="ada", tier="bootstrapper") for _ in range(20)]
+    last = jobs[-1]
+    assert last.run_at is not None
+    assert (round(last.run_at.timestamp() * 1000) - MIDNIGHT) // DAY_MS == 3
+
+    await clocked.set_tier("ada", "cto_scale")
+
+    assert (await clocked.get(last.id)).state is State.QUEUED
+
+
+async def test_a_cancelled_job_gives_its_quota_back_to_the_earliest_deferred_one(clocked: qo.Queue) -> None:
+    jobs = [await clocked.submit("build", user="ada", tier="bootstrapper") for _ in range(7)]
+
+    await clocked.cancel(jobs[0].id)
+
+    states = [(await clocked.get(job.id)).state for job in jobs]
+    assert states[5:] == [State.QUEUED, State.SCHEDULED]
+
+
+async def test_a_deferred_job_says_when_its_turn_comes(queue: qo.Queue) -> None:
+    jobs = [await queue.submit("build", user="ada", tier="bootstrapper") for _ in range(11)]
+
+    after = datetime.now(UTC) + timedelta(days=2)
+    assert (jobs[5].message, jobs[4].message) == ("Scheduled for tomorrow", None)
+    assert jobs[10].message == f"Scheduled for {after:%A}, {after.day} {after:%B}"
+    assert (await queue.get(jobs[5].id)).message == "Scheduled for tomorrow"
+
+
+# --- the cap --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("over", "minutes"), [(0, 15), (1, 30), (2, 30), (5, 60)], ids=["600 s", "1200 s", "1800 s", "3600 s"]
+)
+async def test_a_full_line_says_when_to_come_back_in_steps_of_15_minutes(
+    queue: qo.Queue, over: int, minutes: int
+) -> None:
+    await queue.submit_many([qo.New("build")] * (100 + over))
+
+    with pytest.raises(qo.QueueFull) as refusal:
+        await queue.submit("build", user="ada", tier="partner")
+
+    assert refusal.value.retry_after == timedelta(minutes=minutes)
+    assert str(refusal.value).startswith(f"The system is busy, try again in {minutes} minutes")
+
+
+async def test_what_does_not_join_the_line_now_is_never_refused(queue: qo.Queue) -> None:
+    await queue.submit_many([qo.New("build")] * 100)
+
+    delayed = await queue.submit("build", user="ada", tier="partner", delay=60)
+    phase = await queue.submit("build", user="ada", tier="partner", parent="app", phase=2)
+
+    assert (delayed.state, phase.state) == (State.SCHEDULED, State.WAITING)
+
+
+@pytest.mark.parametrize("applies_to", ["tiered", "all"])
+async def test_the_cap_is_for_users_or_for_all(queue: qo.Queue, applies_to: str) -> None:
+    settings = load_settings({"queue": {"cap": 3, "cap_applies_to": applies_to}}, environ={})
+    capped = Queue(queue.store, settings)
+    answers = await capped.submit_many([qo.New("build")] * 4)
+
+    assert isinstance(answers[3], qo.QueueFull) == (applies_to == "all")
+
+
+async def test_a_refused_submit_is_not_charged(queue: qo.Queue) -> None:
+    await queue.submit_many([qo.New("build")] * 100)
+    with pytest.raises(qo.QueueFull):
+        await queue.submit("build", user="ada", tier="partner")
+
+    assert (await queue.usage("ada", tier="partner")).jobs_used == 0
+
+
+# --- usage ----------------------------------------------------------------------------------------------------
+
+
+async def test_every_answer_about_a_job_comes_with_its_users_usage(queue: qo.Queue) -> None:
+    submitted = await queue.submit("build", user="ada", tier="partner")
+    read = await queue.get(submitted.id)
+    (listed,) = await queue.jobs()
+    changed = await queue.set_priority(submitted.id, "high")
+
+    for job in (submitted, read, listed, changed):
+        assert job.usage is not None
+        assert (job.usage.jobs_used, job.usage.jobs_remaining) == (1, 49)
+        assert (job.usage.iterations_used, job.usage.iterations_remaining) == (0, 9)
+        assert job.usage.daily_limit_resets_at.time() == datetime.min.time()
+    assert (await queue.submit("build")).usage is None
+
+
+async def test_a_user_without_a_tier_has_no_limit_but_is_counted(queue: qo.Queue) -> None:
+    job = await queue.submit("build", user="ada")
+
+    assert job.usage is not None
+    assert (job.usage.jobs_used, job.usage.jobs_remaining, job.usage.iterations_remaining) == (1, None, None)
+
+
+# --- midnight -------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_floods_at_midnight(clocked: qo.Queue, clock: ClockedStore) -> None:
+    """200 users with 10 deferred jobs each: the hour after midnight is used evenly, quotas hold, order is kept."""
+    users = [f"user-{number}" for number in range(200)]
+    quota = 10
+    settings = load_settings({"tiers": {"ten": {"jobs_per_day": quota}}, "queue": {"cap": 100_000}}, environ={})
+    queue = Queue(clock, settings, draw=random.Random(7).random)  # type: ignore[arg-type]
+    submitted: dict[str, list[str]] = {}
+    for user in users:
+        answers = await queue.submit_many([qo.New("build", user=user, tier="ten")] * (2 * quota))
+        submitted[user] = [job.id for job in answers[quota:] if isinstance(job, qo.Job)]
+
+    tomorrow = MIDNIGHT + DAY_MS
+    joined: Counter[int] = Counter()
+    order: dict[str, list[str]] = {user: [] for user in users}
+    for minute in range(61):
+        clock.now = tomorrow + minute * MINUTE_MS
+        before = await queue.store.newest_event()
+        while (await queue.store.catch_up()).more:
+            pass
+        events = await queue.store.events(before, kinds=["queued"], limit=10_000)
+        joined[minute] = len(events.events)
+        owners = {job_id: user for user, ids in submitted.items() for job_id in ids}
+        for event in events.events:
+            order[owners[event.subject]].append(event.subject)
+
+    fair_share = 200 * quota / 60
+    assert sum(joined.values()) == 200 * quota
+    assert max(joined.values()) <= 2 * fair_share
+    assert order == submitted
+    for user in users[:5]:
+        usage = await queue.store.usage(user)
+        assert usage.used_today == quota
