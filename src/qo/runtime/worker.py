@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
-from qo.job import State, moment
+from qo.job import State
 from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.execution import Execution, Interruption, storable
@@ -230,7 +231,6 @@ class Worker:
     async def _tell_what_runs(self) -> None:
         """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
         begun = [execution for execution in self._unreported if execution.has_news()]
-        self._unreported = [execution for execution in self._unreported if not (execution.begun or execution.has_ended)]
         if begun:
             for held in await self._store.advance(
                 [Advance(job_id=execution.lease.job.id, token=execution.lease.token) for execution in begun]
@@ -238,6 +238,9 @@ class Worker:
                 execution = self._running.get(held.token)
                 if execution is not None and (held.lost or held.cancel_wanted):
                     execution.interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
+        for execution in begun:
+            execution.reported = True
+        self._unreported = [each for each in self._unreported if not (each.reported or each.has_ended)]
 
     async def _claim(self) -> Claimed:
         places = min(self._free_places(), CLAIM_AT_MOST)
@@ -281,7 +284,8 @@ class Worker:
         del self._running[execution.lease.token]
         if outcome is not None:
             self._outcomes.append(outcome)  # its lease is kept alive until the store has taken it
-            log.info("%s %s: %s", execution.task.name, execution.lease.job.id, _told(outcome))
+            if log.isEnabledFor(logging.INFO):
+                log.info("%s %s: %s", execution.task.name, execution.lease.job.id, _told(outcome))
         else:
             self._let_go(execution.lease.token)
             log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
@@ -296,10 +300,10 @@ class Worker:
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
         """Registered, with heartbeat, upkeep and cron; at the end drained."""
-        self._loop = asyncio.get_running_loop()
         concurrency = self.queue.settings.concurrency
         notifier = Notifier(self.queue.settings.notify)
         self.queue.warn_of_ignored(await self._store.register(self._registration()))
+        self._loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat(
             self._store,
             self._registration(),
@@ -322,10 +326,16 @@ class Worker:
             await asyncio.gather(*background, return_exceptions=True)
             await self._drain()
             await self._heartbeat.stop()
-            await self._store.register(self._registration(gone=True))
+            await self._say_goodbye()
             self._loop = None
             self._stopping = self._stopping_now = False
             log.info("worker %s is gone", self.name)
+
+    async def _say_goodbye(self) -> None:
+        try:
+            await self._store.register(self._registration(gone=True))
+        except StoreUnavailable as error:
+            log.warning("the store was not told that the worker is gone, and will notice in half a minute: %s", error)
 
     async def _drain(self) -> None:
         """Let what runs end within the grace period, then hand the rest back to its place."""
@@ -374,7 +384,7 @@ def _told(outcome: Outcome) -> str:
     if outcome.state is State.QUEUED:
         return "handed back to its place"
     if outcome.state is State.SCHEDULED and outcome.retry_at_ms is not None:
-        return f"failed, to be tried again at {moment(outcome.retry_at_ms):%H:%M:%S} UTC"
+        return f"failed, to be tried again in {span(outcome.retry_at_ms / 1000 - time.time())}"
     return outcome.state.value
 
 
