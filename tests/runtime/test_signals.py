@@ -211,11 +211,12 @@ async def test_the_handlers_of_before_are_back_when_run_has_returned(queue: qo.Q
 
 
 async def test_the_handlers_of_before_are_back_when_run_has_failed_or_was_cancelled(queue: qo.Queue) -> None:
-    worker = qo.Worker(queue)
+    worker = qo.Worker(queue, "worker-1")
     worker.task("job")(lambda: None)
     before = handlers()
     run = asyncio.create_task(worker.run())
-    await until(lambda: heeds_signals(before))
+    await until(lambda: has_workers(queue, "worker-1"))
+    assert await heeds_signals(before)
     run.cancel()
     await asyncio.wait({run}, timeout=AT_ONCE_SECONDS)
     assert run.cancelled()
@@ -244,6 +245,62 @@ async def test_the_handlers_of_before_are_back_only_when_the_last_worker_is_gone
     os.kill(os.getpid(), signal.SIGTERM)
     await asyncio.wait_for(last, AT_ONCE_SECONDS)
     assert handlers() == before
+
+
+async def test_a_worker_that_was_cancelled_while_it_started_can_run_again(queue: qo.Queue) -> None:
+    worker = qo.Worker(queue)
+    worker.task("job")(lambda: "done")
+    before = handlers()
+    register, registering = queue.store.register, asyncio.Event()
+
+    async def never_answered(*args: Any, **options: Any) -> Any:
+        registering.set()
+        await asyncio.Event().wait()
+
+    queue.store.register = never_answered  # type: ignore[method-assign]
+    run = asyncio.create_task(worker.run())
+    await asyncio.wait_for(registering.wait(), AT_ONCE_SECONDS)
+    run.cancel()
+    await asyncio.wait({run}, timeout=AT_ONCE_SECONDS)
+    assert run.cancelled()
+    assert handlers() == before
+
+    queue.store.register = register  # type: ignore[method-assign]
+    await runs_a_job(queue, worker)
+
+
+@pytest.mark.parametrize("failing_call", [1, 2], ids=["as it comes", "as it goes"])
+async def test_a_worker_that_could_not_reach_the_store_as_it_came_or_went_can_run_again(
+    queue: qo.Queue, failing_call: int
+) -> None:
+    worker = qo.Worker(queue)
+    worker.task("job")(lambda: "done")
+    before = handlers()
+    register, calls_seen = queue.store.register, 0
+
+    async def sometimes_away(*args: Any, **options: Any) -> Any:
+        nonlocal calls_seen
+        calls_seen += 1
+        if calls_seen == failing_call:
+            raise qo.StoreUnavailable("away")
+        return await register(*args, **options)
+
+    queue.store.register = sometimes_away  # type: ignore[method-assign]
+    try:
+        await worker.run_until_idle()
+    except qo.StoreUnavailable:
+        pass  # whether it tells of this is not what is tested here
+    assert calls_seen >= failing_call
+    assert handlers() == before
+
+    await runs_a_job(queue, worker)
+
+
+async def runs_a_job(queue: qo.Queue, worker: qo.Worker) -> None:
+    job = await queue.submit("job")
+    await asyncio.wait_for(worker.run_until_idle(), AT_ONCE_SECONDS)
+    assert (await queue.get(job.id)).result == "done"
+    assert await queue.workers() == []
 
 
 async def test_a_stop_that_comes_just_before_a_round_trip_is_not_slept_through(queue: qo.Queue) -> None:

@@ -62,12 +62,17 @@ async def until_there(path: str | None) -> None:
         await asyncio.sleep(0.005)
 
 
-def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> None:
+def noting(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> Callable[[qo.Context], None]:
+    """What a handler calls to note that it was called; there for good, whatever becomes of the process."""
     diary = os.open(diary_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def note(ctx: qo.Context) -> None:
         os.write(diary, f"{ctx.job.id} {ctx.attempt} {worker.name}\n".encode())
 
+    return note
+
+
+def register_handlers(worker: qo.Worker | qo.sync.Worker, note: Callable[[qo.Context], None]) -> None:
     @worker.task
     async def short(data: Orders, ctx: qo.Context) -> None:
         note(ctx)
@@ -96,7 +101,7 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, diary_path: str) -> No
         raise AssertionError
 
 
-def register_witnessed_handlers(worker: qo.Worker, witness: Reporter) -> None:
+def register_witnessed_handlers(worker: qo.Worker, note: Callable[[qo.Context], None], witness: Reporter) -> None:
     """Handlers that tell the witness of every step; `LIMITS` of test_killed_workers.py are theirs."""
 
     async def witnessed(data: Orders, ctx: qo.Context) -> None:
@@ -113,6 +118,7 @@ def register_witnessed_handlers(worker: qo.Worker, witness: Reporter) -> None:
         """At its first attempt it works until it is told that its lease is lost, then writes all the same."""
         async with witness.inside(ctx):
             try:
+                note(ctx)
                 if ctx.attempt == 1:
                     await asyncio.Event().wait()
                 await until_there(data.until)
@@ -125,6 +131,7 @@ def register_witnessed_handlers(worker: qo.Worker, witness: Reporter) -> None:
     async def blocks_the_loop(data: Orders, ctx: qo.Context) -> str:
         """At its first attempt it lets nobody tell it anything, and returns as if all was well."""
         await witness.tell(ENTER, ctx)
+        note(ctx)
         while ctx.attempt == 1 and data.blocked_until and not os.path.exists(data.blocked_until):  # noqa: ASYNC240 - see below
             time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
         if ctx.attempt > 1:
@@ -139,16 +146,17 @@ async def work(options: Options) -> None:
     async with await qo.connect(options.url, settings=options.settings) as queue:
         workers = [qo.Worker(queue, name, concurrency=options.concurrency) for name in options.names]
         for worker in workers:
-            register_handlers(worker, options.diary)
+            note = noting(worker, options.diary)
+            register_handlers(worker, note)
             if options.witness_port is not None:
-                register_witnessed_handlers(worker, await Reporter.connect(options.witness_port, worker.name))
+                register_witnessed_handlers(worker, note, await Reporter.connect(options.witness_port, worker.name))
         await asyncio.gather(*(worker.run() for worker in workers))
 
 
 def work_synchronously(options: Options) -> None:
     with qo.sync.connect(options.url, settings=options.settings) as queue:
         worker = qo.sync.Worker(queue, options.names[0], concurrency=options.concurrency)
-        register_handlers(worker, options.diary)
+        register_handlers(worker, noting(worker, options.diary))
         worker.run()
 
 
