@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from qo.runtime.connecting import connect
     from qo.runtime.context import Context
     from qo.runtime.queue import Queue
+    from qo.runtime.semaphore import (
+        TIER_CONCURRENT_PROJECT,
+        TIER_CONCURRENT_USER,
+        project_semaphore,
+        user_semaphore,
+    )
+    from qo.runtime.wait_times import WaitTimeEstimator
     from qo.runtime.worker import Worker
     from qo.store.values import GroupStatus as ConcurrencyStatus
     from qo.store.values import SlotInfo
@@ -50,11 +57,18 @@ _LAZY = {
     "Queue": ("qo.runtime.queue", "Queue"),
     "SlotInfo": ("qo.store.values", "SlotInfo"),
     "State": ("qo.job", "State"),
+    "TIER_CONCURRENT_PROJECT": ("qo.runtime.semaphore", "TIER_CONCURRENT_PROJECT"),
+    "TIER_CONCURRENT_USER": ("qo.runtime.semaphore", "TIER_CONCURRENT_USER"),
+    "WaitTimeEstimator": ("qo.runtime.wait_times", "WaitTimeEstimator"),
     "Worker": ("qo.runtime.worker", "Worker"),
     "connect": ("qo.runtime.connecting", "connect"),
+    "project_semaphore": ("qo.runtime.semaphore", "project_semaphore"),
+    "user_semaphore": ("qo.runtime.semaphore", "user_semaphore"),
 }
 
 __all__ = [
+    "TIER_CONCURRENT_PROJECT",
+    "TIER_CONCURRENT_USER",
     "ConcurrencyStatus",
     "Context",
     "Event",
@@ -85,10 +99,13 @@ __all__ = [
     "SubmitRefused",
     "Timeout",
     "UnknownTier",
+    "WaitTimeEstimator",
     "Worker",
     "__version__",
     "connect",
+    "project_semaphore",
     "sync",
+    "user_semaphore",
 ]
 
 

@@ -30,10 +30,13 @@ AT_MOST_SECONDS = 90
 """a net for what never happens, wide enough for a machine that is busy with other things"""
 
 
+FIRST_WORKER = "worker-1"
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     settings: dict[str, Any] = {}
-    names: tuple[str, ...] = ("worker-1",)
+    names: tuple[str, ...] = (FIRST_WORKER,)
     concurrency: int = 20
     diary: str = os.devnull
     """where every call of a handler is noted: job, attempt, worker"""
@@ -57,8 +60,12 @@ class Orders(msgspec.Struct, frozen=True):
 # --- handlers -------------------------------------------------------------------------------------------------
 
 
+def is_missing(path: str | None) -> bool:
+    return path is not None and not os.path.exists(path)
+
+
 async def until_there(path: str | None) -> None:
-    while path and not os.path.exists(path):  # noqa: ASYNC110, ASYNC240 - the test makes it, in another process
+    while is_missing(path):  # noqa: ASYNC110 - the test makes it, in another process
         await asyncio.sleep(0.005)
 
 
@@ -92,7 +99,7 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, note: Callable[[qo.Con
     @worker.task
     def deadly(data: Orders, ctx: qo.Context) -> str:
         note(ctx)
-        if data.while_there and not os.path.exists(data.while_there):
+        if is_missing(data.while_there):
             return "survived"
         if data.how == "exit":
             os._exit(1)
@@ -115,12 +122,10 @@ def register_witnessed_handlers(worker: qo.Worker, note: Callable[[qo.Context], 
 
     @worker.task
     async def waits_to_be_told(data: Orders, ctx: qo.Context) -> str:
-        """At its first attempt it works until it is told that its lease is lost, then writes all the same."""
+        """It writes at its end, also when it ends because it is told that its lease is lost."""
         async with witness.inside(ctx):
             try:
                 note(ctx)
-                if ctx.attempt == 1:
-                    await asyncio.Event().wait()
                 await until_there(data.until)
             finally:
                 with suppress(Refused):
@@ -129,13 +134,14 @@ def register_witnessed_handlers(worker: qo.Worker, note: Callable[[qo.Context], 
 
     @worker.task
     async def blocks_the_loop(data: Orders, ctx: qo.Context) -> str:
-        """At its first attempt it lets nobody tell it anything, and returns as if all was well."""
+        """In the first worker it lets nobody tell it anything, and returns as if all was well."""
         await witness.tell(ENTER, ctx)
         note(ctx)
-        while ctx.attempt == 1 and data.blocked_until and not os.path.exists(data.blocked_until):  # noqa: ASYNC240 - see below
-            time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
-        if ctx.attempt > 1:
-            await until_there(data.until)
+        if worker.name == FIRST_WORKER and is_missing(data.blocked_until):
+            while is_missing(data.blocked_until):
+                time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
+            return "too late"
+        await until_there(data.until)
         return f"attempt {ctx.attempt}"
 
 

@@ -17,11 +17,11 @@ from qo.event import AuditEntry, Event
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
 from qo.policy.days import day_of, midnight
-from qo.policy.estimate import base_estimate
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
 from qo.policy.why import Why, explain
 from qo.runtime.analytics import Analytics, analyse
+from qo.runtime.estimator import Estimator
 from qo.runtime.feed import Follower, Reset
 from qo.runtime.gathering import Gathering
 from qo.runtime.reasons import facts_of
@@ -59,6 +59,8 @@ class Queue:
         self._draw = draw
         self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit)
         self._follower = Follower(store)
+        self._estimator = Estimator(store, settings)
+        self._estimating: asyncio.Task[None] | None = None
         self._warned: set[LimitIgnored] = set()
 
     async def __aenter__(self) -> Queue:
@@ -71,6 +73,9 @@ class Queue:
 
     async def close(self) -> None:
         """Let go of the store. Closing twice is harmless."""
+        if self._estimating is not None:
+            self._estimating.cancel()
+            await asyncio.gather(self._estimating, return_exceptions=True)
         await self._follower.close()
         await self.store.close()
 
@@ -271,16 +276,13 @@ class Queue:
         ]
 
     async def estimate(self, job_id: str) -> Estimate | None:
-        """When a job in line will probably start; None for one that is not."""
-        job = await self.store.job(job_id)
-        if job.position is None:
-            return None
-        return base_estimate(
-            position=job.position,
-            active_workers=await active_places(self.store),
-            average_seconds=await average_duration(self.store, self.settings, task=job.task, tier=job.tier),
-            settings=self.settings.estimate,
-        )
+        """When a job in line will probably start; None for one that is not, or that cannot start as things stand.
+
+        From the first call on, and while somebody asks, estimates of the whole line are kept fresh in the background.
+        """
+        if self._estimating is None:
+            self._estimating = asyncio.create_task(self._estimator.keep_fresh(), name="qo-estimates")
+        return await self._estimator.estimate_of(await self.store.job(job_id))
 
     async def analytics(self, *, minutes: int = 60) -> Analytics:
         """The line, who works on it, and how it went in the last minutes."""

@@ -1,0 +1,221 @@
+"""From what a store knows of the line to when each job in it will start. No I/O: it runs in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from qo.job import Job
+from qo.policy.estimate import duration_of_task, duration_of_tier
+from qo.policy.groups import GLOBAL
+from qo.policy.replay import (
+    STEADY_WEIGHT,
+    Duration,
+    GivenBack,
+    Kind,
+    duration_from,
+    replay,
+    seconds_left,
+    spread_out,
+    steady,
+)
+from qo.settings import Settings
+from qo.store.values import GroupStatus, Lease, Mean, WorkerInfo
+
+MARGIN_STARTS = 2
+MARGIN_AT_LEAST_SECONDS = 1.0
+GUESS_VARIES = 0.3
+"""how much runs are taken to differ of which none was seen"""
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read from the store for one replay."""
+
+    now: float
+    line: Sequence[Job]
+    leases: Sequence[Lease]
+    groups: Sequence[GroupStatus]
+    workers: Sequence[WorkerInfo]
+    means: Mapping[str, Mean]
+
+
+class Forecast(msgspec.Struct, frozen=True, kw_only=True):
+    """What one replay found. `ranks` are places in line from 0, `starts` seconds from `made_at` by rank."""
+
+    made_at: float
+    ranks: Mapping[str, int]
+    starts: Sequence[float]
+    newcomer_seconds: float
+    """when a job would start that joins behind them all and is in no limited group of its own"""
+    tasks: Sequence[str]
+    staffed: frozenset[str]
+    """the tasks that a live worker takes"""
+    margin_seconds: float
+    has_data: bool
+    """whether anything that waits or runs has run before"""
+
+
+def forecast_line(situation: Situation, settings: Settings) -> Forecast:
+    """Play the line forward."""
+    durations = _Durations(situation.means, settings)
+    resources = _Resources(situation, durations)
+    kinds: dict[Kind, int] = {}
+    numbers: dict[tuple[str, str | None, tuple[str, ...]], int] = {}
+    line = []
+    for job in situation.line:
+        alike = (job.task, job.tier, job.groups)
+        number = numbers.get(alike)
+        if number is None:
+            kind = Kind(resources.of(job.groups), resources.pools_of(job.task), durations.of(job))
+            number = numbers[alike] = kinds.setdefault(kind, len(kinds))
+        line.append(number)
+    newcomer = Kind(resources.of((GLOBAL,)), resources.all_pools(), durations.none())
+    starts = replay(
+        [*line, kinds.setdefault(newcomer, len(kinds))],
+        list(kinds),
+        rooms=resources.rooms,
+        given_back=resources.given_back,
+        durations=[spread_out(duration) for duration in durations.all],
+    )
+    return Forecast(
+        made_at=situation.now,
+        ranks={job.id: rank for rank, job in enumerate(situation.line)},
+        starts=starts[:-1],
+        newcomer_seconds=starts[-1],
+        tasks=[job.task for job in situation.line],
+        staffed=frozenset(task for worker in situation.workers for task in worker.tasks),
+        margin_seconds=_margin(situation, durations),
+        has_data=bool(situation.means),
+    )
+
+
+def _margin(situation: Situation, durations: _Durations) -> float:
+    """About the time between two starts, twice: what a run takes, by how many run at once."""
+    jobs = [lease.job for lease in situation.leases] or situation.line[:100]
+    if not jobs:
+        return MARGIN_AT_LEAST_SECONDS
+    mean = sum(durations.all[durations.of(job)].mean_seconds for job in jobs) / len(jobs)
+    return max(MARGIN_STARTS * mean / max(len(situation.leases), 1), MARGIN_AT_LEAST_SECONDS)
+
+
+class _Durations:
+    """How long runs take: those of the task where it has run, else of the tier, else the first guess."""
+
+    def __init__(self, means: Mapping[str, Mean], settings: Settings) -> None:
+        self._means = means
+        self._settings = settings
+        self._index: dict[str, int] = {}
+        self.all: list[Duration] = []
+
+    def of(self, job: Job) -> int:
+        task = duration_of_task(job.task)
+        tier = None if job.tier is None else duration_of_tier(job.tier)
+        guess = self._settings.estimate.first_guess_secs
+        tier_guess = guess
+        if job.tier is not None and job.tier in self._settings.tiers:
+            tier_guess = self._settings.tiers[job.tier].first_guess_secs
+        if task in self._means:
+            return self._known(task, first=guess)
+        if tier is not None and tier in self._means:
+            return self._known(tier, first=tier_guess)
+        return self._add(f"first guess {tier_guess}", Duration(tier_guess, GUESS_VARIES))
+
+    def _known(self, name: str, *, first: float) -> int:
+        if name in self._index:
+            return self._index[name]
+        mean, weight = self._means[name], self._settings.estimate.newest_weight
+        if steady(name) in self._means:
+            mean, weight = self._means[steady(name)], STEADY_WEIGHT
+        duration = duration_from(mean=mean.value, mean_square=mean.square, count=mean.count, first=first, weight=weight)
+        return self._add(name, duration)
+
+    def none(self) -> int:
+        return self._add("none", Duration(0))
+
+    def _add(self, name: str, duration: Duration) -> int:
+        if name not in self._index:
+            self._index[name] = len(self.all)
+            self.all.append(duration)
+        return self._index[name]
+
+
+class _Resources:
+    """Limited groups and worker places as the replay's numbers: how much is free of each, and when more will be."""
+
+    def __init__(self, situation: Situation, durations: _Durations) -> None:
+        self.rooms: list[int] = []
+        self.given_back: list[GivenBack] = []
+        self._of_group: dict[str, tuple[int, ...]] = {}
+        self._limited: dict[str, int] = {}
+        self._pools: list[tuple[frozenset[str], int]] = []
+        self._pool_of_worker: dict[str, int] = {}
+        self._pools_of_task: dict[str, tuple[int, ...]] = {}
+        for group in situation.groups:
+            self._add_group(group, situation)
+        for worker in situation.workers:
+            self._add_worker(worker)
+        self._pools.sort(key=lambda pool: len(pool[0]))  # those that can do little else are tried first
+        self._add_leases(situation, durations)
+
+    def of(self, groups: Sequence[str]) -> tuple[int, ...]:
+        return tuple(resource for group in groups for resource in self._of_group.get(group, ()))
+
+    def pools_of(self, task: str) -> tuple[int, ...]:
+        if task not in self._pools_of_task:
+            self._pools_of_task[task] = tuple(pool for tasks, pool in self._pools if task in tasks)
+        return self._pools_of_task[task]
+
+    def all_pools(self) -> tuple[int, ...]:
+        return tuple(pool for _, pool in self._pools)
+
+    def _add(self, room: int) -> int:
+        self.rooms.append(room)
+        return len(self.rooms) - 1
+
+    def _add_group(self, group: GroupStatus, situation: Situation) -> None:
+        resources = []
+        if group.limit is not None:
+            self._limited[group.group] = self._add(group.limit - group.active)
+            resources.append(self._limited[group.group])
+        if group.paused:
+            resources.append(self._add(0))  # nothing gives this one back
+        elif group.closed_until is not None:
+            resources.append(self._add(0))
+            opens_after = max(group.closed_until.timestamp() - situation.now, 0.0)
+            self.given_back.append(GivenBack(opens_after, (resources[-1],) * len(situation.line)))
+        if resources:
+            self._of_group[group.group] = tuple(resources)
+
+    def _add_worker(self, worker: WorkerInfo) -> None:
+        tasks = frozenset(worker.tasks)
+        pool = next((pool for known, pool in self._pools if known == tasks), None)
+        if pool is None:
+            pool = self._add(0)
+            self._pools.append((tasks, pool))
+        self.rooms[pool] += worker.places
+        self._pool_of_worker[worker.name] = pool
+
+    def _add_leases(self, situation: Situation, durations: _Durations) -> None:
+        """What runs: which slots and place it holds, and when it will probably give them back."""
+        live = [lease for lease in situation.leases if lease.job.worker in self._pool_of_worker]
+        orphaned = [lease for lease in situation.leases if lease.job.worker not in self._pool_of_worker]
+        running = [(durations.all[durations.of(lease.job)], _ran_seconds(lease, situation.now)) for lease in live]
+        for lease, left in zip(live, seconds_left(running), strict=True):
+            held = self._slots_of(lease)
+            pool = self._pool_of_worker[lease.job.worker or ""]
+            if self.rooms[pool] > 0:  # a worker that came back with fewer places may run more than it has
+                self.rooms[pool] -= 1
+                held = (*held, pool)
+            self.given_back.append(GivenBack(left, held))
+        for lease in orphaned:
+            # Its worker is gone: nobody gives its slots back before the lease ends.
+            left = max(lease.expires_at.timestamp() - situation.now, 0.0)
+            self.given_back.append(GivenBack(left, self._slots_of(lease)))
+
+    def _slots_of(self, lease: Lease) -> tuple[int, ...]:
+        return tuple(self._limited[group] for group in lease.slots if group in self._limited)
+
+
+def _ran_seconds(lease: Lease, now: float) -> float:
+    return 0.0 if lease.job.started_at is None else now - lease.job.started_at.timestamp()
