@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from qo.runtime.semaphore import (
         TIER_CONCURRENT_PROJECT,
         TIER_CONCURRENT_USER,
+        Semaphore,
         project_semaphore,
         user_semaphore,
     )
@@ -55,6 +56,7 @@ _LAZY = {
     "JobError": ("qo.job", "JobError"),
     "New": ("qo.job", "New"),
     "Queue": ("qo.runtime.queue", "Queue"),
+    "Semaphore": ("qo.runtime.semaphore", "Semaphore"),
     "SlotInfo": ("qo.store.values", "SlotInfo"),
     "State": ("qo.job", "State"),
     "TIER_CONCURRENT_PROJECT": ("qo.runtime.semaphore", "TIER_CONCURRENT_PROJECT"),
@@ -91,6 +93,7 @@ __all__ = [
     "Queue",
     "QueueFull",
     "Retry",
+    "Semaphore",
     "SettingsError",
     "SlotInfo",
     "SlotNotFound",

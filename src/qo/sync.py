@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from qo.event import Event
-from qo.runtime import connecting, queue, worker
+from qo.runtime import connecting, queue, semaphore, worker
 from qo.runtime.signals import heeding_signals
 from qo.settings import Settings
 
@@ -158,6 +158,30 @@ class Worker:
     def stop(self) -> None:
         """Claim nothing more; running handlers get the grace period, then go back in line. From any thread."""
         self.asynchronous.stop()
+
+
+class Semaphore:
+    """`qo.Semaphore`, blocking."""
+
+    def __init__(self, asynchronous: semaphore.Semaphore, loop: _Loop) -> None:
+        self.asynchronous = asynchronous
+        self.loop = loop
+
+    acquire = _Blocking(semaphore.Semaphore.acquire)
+    release = _Blocking(semaphore.Semaphore.release)
+    count = _Blocking(semaphore.Semaphore.count)
+    heartbeat = _Blocking(semaphore.Semaphore.heartbeat)
+    cleanup = _Blocking(semaphore.Semaphore.cleanup)
+
+
+def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
+    """`qo.user_semaphore`, blocking."""
+    return Semaphore(semaphore.user_semaphore(queue.asynchronous, user_id, tier), queue.loop)
+
+
+def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
+    """`qo.project_semaphore`, blocking."""
+    return Semaphore(semaphore.project_semaphore(queue.asynchronous, project_id, tier), queue.loop)
 
 
 def connect(

@@ -70,7 +70,7 @@ def test_a_watch_that_is_left_early_is_closed(queue: qo.sync.Queue) -> None:
         assert event.kind == "queued"
         break
 
-    assert queue.asynchronous._follower._watchers == {}
+    assert queue.asynchronous.follower._watchers == {}
 
 
 def test_many_threads_use_one_queue(queue: qo.sync.Queue) -> None:
@@ -105,3 +105,14 @@ def test_closing_ends_the_thread_and_closing_twice_is_harmless(tmp_path: Path) -
     queue.close()
 
     assert threading.active_count() == before
+
+
+def test_semaphores_block_too(queue: qo.sync.Queue) -> None:
+    semaphore = qo.sync.user_semaphore(queue, "ada", "bootstrapper")
+
+    assert [semaphore.acquire(holder) for holder in ("one", "two", "three")] == [True, True, False]
+    assert semaphore.heartbeat("one")
+    assert semaphore.release("one")
+    assert semaphore.acquire("three", timeout=5)
+    assert (semaphore.count(), semaphore.cleanup()) == (2, 0)
+    assert qo.sync.project_semaphore(queue, "site", "partner").acquire("one")

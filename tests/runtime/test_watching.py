@@ -134,7 +134,7 @@ async def test_many_watchers_are_served_by_one_reader(queue: qo.Queue, worker: q
 
     assert {job.state for job in ended} == {qo.State.SUCCEEDED}
     assert reads < 100
-    assert queue._follower._watchers == {}
+    assert queue.follower._watchers == {}
 
 
 async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue, worker: qo.Worker) -> None:

@@ -150,7 +150,8 @@ class Estimator:
         while True:
             await self._wanted.wait()
             try:
-                await self.refresh()
+                if self._age() >= self._every_seconds / 2:  # else whoever asked was first
+                    await self.refresh()
             except QoError as error:
                 log.warning("estimates cannot be worked out for now, trying again: %s", error)
             except Exception:

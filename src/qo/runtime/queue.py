@@ -58,7 +58,7 @@ class Queue:
         self.settings = settings
         self._draw = draw
         self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit)
-        self._follower = Follower(store)
+        self.follower = Follower(store)
         self._estimator = Estimator(store, settings)
         self._estimating: asyncio.Task[None] | None = None
         self._warned: set[LimitIgnored] = set()
@@ -76,7 +76,7 @@ class Queue:
         if self._estimating is not None:
             self._estimating.cancel()
             await asyncio.gather(self._estimating, return_exceptions=True)
-        await self._follower.close()
+        await self.follower.close()
         await self.store.close()
 
     # --- submitting -------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Queue:
             yield _present(job, cursor)
         if job.state in ENDED and (after is None or not await self._ended_after(job_id, after)):
             return
-        async with aclosing(self._follower.follow(job_id, after=cursor)) as events:
+        async with aclosing(self.follower.follow(job_id, after=cursor)) as events:
             async for event in events:
                 if isinstance(event, Reset):
                     cursor = await self.store.newest_event()

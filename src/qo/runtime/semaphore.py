@@ -228,7 +228,7 @@ class _Request:
 
         async def listen() -> None:
             # The queue's one reader serves all who wait, so that a busy feed is read once a process.
-            async with aclosing(self._semaphore._queue._follower.follow(self._caller, after=cursor)) as events:
+            async with aclosing(self._semaphore._queue.follower.follow(self._caller, after=cursor)) as events:
                 async for _ in events:
                     told.set()
 
