@@ -18,6 +18,7 @@ import msgspec
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
 from qo.policy.estimate import duration_of_task, duration_of_tier
+from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
 from qo.policy.words import counted
@@ -225,14 +226,17 @@ class Execution:
 
     def _averages(self) -> tuple[Average, ...]:
         estimate, tier = self._settings.estimate, self.lease.job.tier
-        weight = estimate.newest_weight
-        averages = (Average(name=duration_of_task(self.task.name), first=estimate.first_guess_secs, weight=weight),)
-        if tier is None:
-            return averages
-        first = (
-            self._settings.tiers[tier].first_guess_secs if tier in self._settings.tiers else estimate.first_guess_secs
+        names = [(duration_of_task(self.task.name), estimate.first_guess_secs)]
+        if tier is not None:
+            known = self._settings.tiers.get(tier)
+            names.append(
+                (duration_of_tier(tier), estimate.first_guess_secs if known is None else known.first_guess_secs)
+            )
+        return tuple(
+            Average(name=name, first=first, weight=weight)
+            for quick, first in names
+            for name, weight in ((quick, estimate.newest_weight), (steady(quick), STEADY_WEIGHT))
         )
-        return (*averages, Average(name=duration_of_tier(tier), first=first, weight=weight))
 
     def _question(self) -> str:
         """What a person is asked: the next batch of the tier, as far as the hard cap allows it."""

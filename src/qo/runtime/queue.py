@@ -76,6 +76,7 @@ class Queue:
         if self._estimating is not None:
             self._estimating.cancel()
             await asyncio.gather(self._estimating, return_exceptions=True)
+        await self._estimator.close()
         await self.follower.close()
         await self.store.close()
 
