@@ -444,6 +444,37 @@ async def test_a_running_thread_sees_that_it_is_cancelled_even_while_the_loop_is
     assert ended.state is qo.State.CANCELLED
 
 
+async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_is_heard(
+    queue: qo.Queue, worker: qo.Worker
+) -> None:
+    """Whatever the heartbeat's thread asks of the feed is held up until the job, which has told that it runs, has been
+    cancelled."""
+    cancelled = threading.Event()
+
+    @worker.task
+    async def endless(data: Any, ctx: qo.Context) -> None:
+        await ctx.progress(1)  # so that no later report brings the news
+        await queue.store.cancel(job_id=ctx.job.id)
+        cancelled.set()
+        await asyncio.Event().wait()
+
+    def held_up(name: str) -> Any:
+        method = getattr(queue.store, name)
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                await asyncio.to_thread(cancelled.wait, 10)
+            return await method(*args, **kwargs)
+
+        return call
+
+    for name in ("newest_event", "wait_for_events", "events"):
+        setattr(queue.store, name, held_up(name))
+    job = await queue.submit("endless")
+    async with running(worker):
+        await state_is(queue, job.id, qo.State.CANCELLED)
+
+
 async def test_a_job_cancelled_while_it_starts_does_not_run_to_its_end(queue: qo.Queue, worker: qo.Worker) -> None:
     """The cancel comes after the claim and before the heartbeat listens: the report that it runs brings the news."""
 

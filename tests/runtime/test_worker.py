@@ -168,6 +168,16 @@ async def test_a_type_that_cannot_be_found_is_refused_when_registering(worker: q
         worker.task("odd")(handler)
 
 
+async def test_a_handler_may_use_what_is_defined_after_it(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task
+    async def early(data: Any) -> str:
+        return later
+
+    later = "later"
+
+    assert (await run_one(queue, worker, "early")).result == "later"
+
+
 async def test_a_name_is_taken_once(worker: qo.Worker) -> None:
     worker.task("build")(lambda: None)
 

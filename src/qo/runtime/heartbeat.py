@@ -28,10 +28,14 @@ WAIT_SECONDS = 30.0
 class Heartbeat:
     """`hold` and `let_go` are called by the worker's event loop, everything else happens in the thread."""
 
-    def __init__(self, store: Store, registration: Registration, *, lease_ms: int, renewals_per_lease: int) -> None:
+    def __init__(
+        self, store: Store, registration: Registration, *, lease_ms: int, renewals_per_lease: int, cursor: int
+    ) -> None:
+        """`cursor` is that of the feed before the worker's first claim, so that no cancel can come before it."""
         self._store = store
         self._registration = registration
         self._lease_ms = lease_ms
+        self._cursor = cursor
         self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
         self._worker_loop = asyncio.get_running_loop()
         self._held: dict[str, Execution] = {}
@@ -106,10 +110,9 @@ class Heartbeat:
                 self._interrupt(held[answer.token], Interruption.CANCELLED)
 
     async def _listen_on(self) -> None:
-        cursor: int | None = None
         while True:
             try:
-                cursor = await self._listen(cursor)
+                await self._listen()
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
             except QoError as error:
                 log.warning("cancellations cannot be heard for now, trying again: %s", error)
@@ -119,11 +122,9 @@ class Heartbeat:
                 log.exception("cancellations could not be heard, trying again")
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
 
-    async def _listen(self, cursor: int | None) -> int:
-        if cursor is None:
-            return await self._store.newest_event()
-        await self._store.wait_for_events(cursor, timeout_seconds=WAIT_SECONDS)
-        feed = await self._store.events(cursor, kinds=(CANCEL_WANTED, LEASE_LOST))
+    async def _listen(self) -> None:
+        await self._store.wait_for_events(self._cursor, timeout_seconds=WAIT_SECONDS)
+        feed = await self._store.events(self._cursor, kinds=(CANCEL_WANTED, LEASE_LOST))
         if feed.reset:
             await self.beat()  # what was told meanwhile is gone; asking each lease tells it too
         with self._lock:
@@ -132,7 +133,7 @@ class Heartbeat:
             execution = held.get(event.subject)
             if execution is not None:
                 self._heed(execution, event.kind, event.detail.get("token"))
-        return feed.cursor
+        self._cursor = feed.cursor
 
     def _heed(self, execution: Execution, kind: str, token: str | None) -> None:
         if kind == CANCEL_WANTED:

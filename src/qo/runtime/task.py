@@ -103,15 +103,27 @@ def _annotation(handler: Handler, parameter: inspect.Parameter, name: str) -> An
     if not isinstance(parameter.annotation, str):
         return parameter.annotation
     function = inspect.unwrap(handler)
-    closure = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
     try:
         # What `from __future__ import annotations` leaves of an annotation is its text.
-        return eval(parameter.annotation, getattr(function, "__globals__", {}), dict(closure))
+        return eval(parameter.annotation, getattr(function, "__globals__", {}), _closure(function))
     except NameError as error:
         raise InvalidValue(
             f"The handler of task {name!r} declares its data as {parameter.annotation!r}, which cannot be found "
             f"({error}); define that type at the top of its module."
         ) from error
+
+
+def _closure(function: Handler) -> dict[str, Any]:
+    """What a function sees of the functions around it, as far as it is set yet."""
+    cells = getattr(function, "__closure__", None) or ()
+    names = function.__code__.co_freevars if cells else ()
+    found = {}
+    for name, cell in zip(names, cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue  # assigned later than the handler is registered
+    return found
 
 
 def _decoded_by(decode: Callable[[bytes], Any], task: str) -> Callable[[bytes], Any]:

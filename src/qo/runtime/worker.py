@@ -309,6 +309,7 @@ class Worker:
             self._registration(),
             lease_ms=self._lease_ms,
             renewals_per_lease=concurrency.renewals_per_lease,
+            cursor=await self._store.newest_event(),
         )
         self._heartbeat.start()
         upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=notifier)
