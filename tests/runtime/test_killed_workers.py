@@ -93,7 +93,8 @@ async def test_a_thousand_jobs_on_killed_workers_succeed_once_each_within_limits
     lives = Lives.told_by(await events_of(queue, [qo.State.STARTING, LEASE_LOST]))
     most = most_inside(witness, lives)
     print(f"{fire.figures()}, most inside {most}, {len(lives.ended)} leases lost")  # noqa: T201 - with -rP
-    assert all(1 < most[group] <= limit for group, limit in LIMITS.items())
+    assert {group: number for group, number in most.items() if number > LIMITS[group]} == {}
+    assert min(most.values()) > 1
     assert fire.seen_full == LIMITS.keys(), "a limit that nobody ran into proves nothing"
     assert fire.killed_at_work > 0
     await check_every_job_succeeded_exactly_once(queue)
