@@ -490,6 +490,30 @@ async def test_a_claim_that_was_under_way_when_run_was_cancelled_is_handed_back(
     assert await queue.store.leases() == ()
 
 
+async def test_a_worker_that_is_cancelled_once_it_is_registered_is_gone_and_can_run_again(
+    queue: qo.Queue, worker: qo.Worker
+) -> None:
+    worker.task("job")(lambda: "again")
+    starting = asyncio.Event()
+    newest_event = queue.store.newest_event
+
+    async def held_up() -> int:
+        if not starting.is_set():
+            starting.set()
+            await asyncio.Event().wait()
+        return await newest_event()
+
+    queue.store.newest_event = held_up  # type: ignore[method-assign]
+    run = asyncio.create_task(worker.run())
+    await soon(starting.wait())
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+
+    assert run.cancelled()
+    assert await queue.workers() == []
+    assert (await run_one(queue, worker, "job")).result == "again"
+
+
 async def test_a_worker_can_run_again_after_it_was_stopped(queue: qo.Queue, worker: qo.Worker) -> None:
     worker.task("job")(lambda: "again")
     worker.stop()

@@ -300,37 +300,57 @@ class Worker:
     @asynccontextmanager
     async def _alive(self) -> AsyncIterator[None]:
         """Registered, with heartbeat, upkeep and cron; at the end drained."""
-        concurrency = self.queue.settings.concurrency
-        notifier = Notifier(self.queue.settings.notify)
-        self.queue.warn_of_ignored(await self._store.register(self._registration()))
         self._loop = asyncio.get_running_loop()
+        try:
+            async with self._registered(), self._beating():
+                try:
+                    async with self._minding():
+                        yield
+                except asyncio.CancelledError:
+                    self.stop_now()
+                    raise
+                finally:
+                    await self._drain()
+        finally:
+            self._loop = None
+            self._stopping = self._stopping_now = False
+
+    @asynccontextmanager
+    async def _registered(self) -> AsyncIterator[None]:
+        self.queue.warn_of_ignored(await self._store.register(self._registration()))
+        log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
+        try:
+            yield
+        finally:
+            await self._say_goodbye()
+            log.info("worker %s is gone", self.name)
+
+    @asynccontextmanager
+    async def _beating(self) -> AsyncIterator[None]:
         self._heartbeat = Heartbeat(
             self._store,
             self._registration(),
             lease_ms=self._lease_ms,
-            renewals_per_lease=concurrency.renewals_per_lease,
+            renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
             cursor=await self._store.newest_event(),
         )
         self._heartbeat.start()
-        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=notifier)
-        background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
-        background += [asyncio.create_task(fire(entry, self.queue)) for entry in self._cron.values()]
-        log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
         try:
             yield
-        except asyncio.CancelledError:
-            self.stop_now()
-            raise
+        finally:
+            await self._heartbeat.stop()
+
+    @asynccontextmanager
+    async def _minding(self) -> AsyncIterator[None]:
+        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=Notifier(self.queue.settings.notify))
+        background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
+        background += [asyncio.create_task(fire(entry, self.queue)) for entry in self._cron.values()]
+        try:
+            yield
         finally:
             for task in background:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
-            await self._drain()
-            await self._heartbeat.stop()
-            await self._say_goodbye()
-            self._loop = None
-            self._stopping = self._stopping_now = False
-            log.info("worker %s is gone", self.name)
 
     async def _say_goodbye(self) -> None:
         try:
