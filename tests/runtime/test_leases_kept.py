@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from running import running, soon, until
 import qo
 from qo.errors import StoreUnavailable
 from qo.runtime.queue import Queue
+from qo.store.base import Store
+from qo.store.values import WorkerInfo
 
 LEASE_SECONDS = 0.6
 
@@ -162,6 +165,25 @@ def _submissions(number: int) -> list[Any]:
     return [Submission(id=f"{number}-{each}", task="build") for each in range(10)]
 
 
+class Away:
+    """A store of which these methods raise while it is away `now`, and are counted."""
+
+    def __init__(self, store: Store, *names: str) -> None:
+        self.now = False
+        self.refused: Counter[str] = Counter()
+        for name in names:
+            setattr(store, name, self._unless_away(name, getattr(store, name)))
+
+    def _unless_away(self, name: str, method: Any) -> Any:
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            if self.now:
+                self.refused[name] += 1
+                raise StoreUnavailable("The store is away; try again.")
+            return await method(*args, **kwargs)
+
+        return call
+
+
 async def test_a_worker_keeps_its_jobs_while_the_store_is_away(queue: Queue, worker: qo.Worker) -> None:
     """Renewals and finishes fail for longer than a lease; when the store is back, the job ends as if nothing was."""
     begun, release = asyncio.Event(), asyncio.Event()
@@ -172,34 +194,18 @@ async def test_a_worker_keeps_its_jobs_while_the_store_is_away(queue: Queue, wor
         await release.wait()
         return "done"
 
-    away = False
-    store = queue.store
-    refused: dict[str, int] = {}
-
-    def while_away(name: str) -> Any:
-        method = getattr(store, name)
-
-        async def call(*args: Any, **kwargs: Any) -> Any:
-            if away:
-                refused[name] = refused.get(name, 0) + 1
-                raise StoreUnavailable("The store is away; try again.")
-            return await method(*args, **kwargs)
-
-        return call
-
-    for name in ("renew", "finish", "claim", "advance", "catch_up", "wait_for_work"):
-        setattr(store, name, while_away(name))
+    away = Away(queue.store, "renew", "finish", "claim", "advance", "catch_up", "wait_for_work")
     job = await queue.submit("works")
     async with running(worker):
         await soon(begun.wait())
-        away = True
+        away.now = True
         release.set()
 
         async def refused_often() -> bool:
-            return refused.get("renew", 0) >= 3 and refused.get("finish", 0) >= 1
+            return away.refused["renew"] >= 3 and away.refused["finish"] >= 1
 
         await until(refused_often)
-        away = False
+        away.now = False
         ended = await queue.wait(job.id, timeout=10)
 
     assert (ended.result, ended.attempts) == ("done", 1)
@@ -233,34 +239,34 @@ async def test_a_lease_is_kept_until_the_store_has_taken_the_outcome(queue: Queu
     assert (ended.result, ended.attempts) == ("done", 1)
 
 
-async def test_a_worker_that_was_forgotten_registers_again(queue: qo.Queue) -> None:
-    from qo.runtime import worker as module
-
+async def test_a_worker_that_was_forgotten_registers_again(queue: qo.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a sleep of its machine: it is gone from the registry, while its process lives on."""
+    monkeypatch.setattr("qo.runtime.worker.LIFETIME_MS", 300)
     worker = qo.Worker(queue, "worker-1")
     worker.task("job")(lambda: None)
-    lifetime = module.LIFETIME_MS
-    module.LIFETIME_MS = 300
-    try:
-        async with running(worker):
-            await until(lambda: _workers(queue, 1))
-            # As if the machine had slept: it is gone from the registry while its process lives on.
-            registration = worker._registration(gone=True)
-            real, away = queue.store.renew, True
+    register = queue.store.register
+    away = Away(queue.store, "renew", "register")
+    found: list[WorkerInfo] = []
 
-            async def renew(*args: Any, **kwargs: Any) -> Any:
-                if away:
-                    raise StoreUnavailable("away")
-                return await real(*args, **kwargs)
+    async def is_registered() -> bool:
+        found[:] = await queue.workers()
+        return bool(found)
 
-            queue.store.renew = renew  # type: ignore[method-assign]
-            await queue.store.register(registration)
-            await until(lambda: _workers(queue, 0))
-            await asyncio.sleep(0.35)  # longer than its lifetime without a heartbeat that worked
-            away = False
-            await until(lambda: _workers(queue, 1))
-    finally:
-        module.LIFETIME_MS = lifetime
+    async def could_not_register() -> bool:
+        return away.refused["register"] >= 1
 
+    async with running(worker):
+        await until(is_registered)
+        (before,) = found
+        away.now = True
+        await register(worker._registration(gone=True))
+        await until(could_not_register)  # which it tries once it had no answer for longer than its lifetime
+        meanwhile = await queue.workers()
+        away.now = False
+        await until(is_registered)
+        (again,) = found
 
-async def _workers(queue: qo.Queue, number: int) -> bool:
-    return len(await queue.workers()) == number
+    assert meanwhile == []
+    assert away.refused["renew"] >= 1
+    assert (again.name, again.tasks) == (before.name, before.tasks) == ("worker-1", ("job",))
+    assert (again.registered_at - before.registered_at).total_seconds() > 0.3

@@ -90,20 +90,28 @@ def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secre
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("settings", "channels"),
     [
-        {},
-        MAIL,
-        {**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"},
-        {"webhook_url": "https://example.com"},
-        {"webhook_url": "http://10.0.0.1:8080/hook", "webhook_secret": SECRET},
-        {"webhook_url": "http://u:p@localhost/hook"},
-        {"webhook_url": "http://u:p@[::1]:80/hook"},
-        {"webhook_url": "https://u:p@example.com/hook", **MAIL},
+        ({}, []),
+        (MAIL, ["e-mail through smtp://mail.example.com:587"]),
+        ({**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"}, ["e-mail through smtps://[::1]:465"]),
+        ({"webhook_url": "https://example.com"}, ["the webhook at https://example.com:443"]),
+        (
+            {"webhook_url": "http://10.0.0.1:8080/hook", "webhook_secret": SECRET},
+            ["the webhook at http://10.0.0.1:8080"],
+        ),
+        ({"webhook_url": "http://u:p@localhost/hook"}, ["the webhook at http://localhost:80"]),
+        ({"webhook_url": "http://u:p@[::1]:80/hook"}, ["the webhook at http://[::1]:80"]),
+        (
+            {"webhook_url": "https://u:p@example.com/hook", **MAIL},
+            ["the webhook at https://example.com:443", "e-mail through smtp://mail.example.com:587"],
+        ),
     ],
 )
-def test_whole_channels_are_accepted(settings):
-    Notifier(NotifySettings(**settings))
+def test_whole_channels_are_accepted(settings, channels):
+    notifier = Notifier(NotifySettings(**settings))
+
+    assert [channel.name for channel in notifier._channels] == channels
 
 
 def test_the_section_is_read_from_the_file(tmp_path):

@@ -474,6 +474,9 @@ async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_is_h
     async with running(worker):
         async with asyncio.timeout(5):  # long before the next heartbeat, which would tell it too
             await state_is(queue, job.id, qo.State.CANCELLED)
+    ended = await queue.get(job.id)
+
+    assert (ended.state, ended.attempts) == (qo.State.CANCELLED, 1)
 
 
 async def test_a_job_cancelled_while_it_starts_does_not_run_to_its_end(queue: qo.Queue, worker: qo.Worker) -> None:
@@ -495,3 +498,6 @@ async def test_a_job_cancelled_while_it_starts_does_not_run_to_its_end(queue: qo
     job = await queue.submit("endless")
     async with running(worker):
         await state_is(queue, job.id, qo.State.CANCELLED)
+    ended = await queue.get(job.id)
+
+    assert (ended.state, ended.attempts) == (qo.State.CANCELLED, 1)
