@@ -206,7 +206,7 @@ def test_values_are_secret_by_their_name_however_deep_they_are():
 
 def test_values_that_would_blank_out_ordinary_text_are_left_out():
     harmless = {"password": "short", "token": "disabled", "secret": True, "auth": None, "api_key": 12345, "dsn": ""}
-    counted = {"max_tokens": 128000, "PWD": "/work/main", "OLDPWD": "/work/main", "SSH_AUTH_SOCK": "/tmp/agent.1"}
+    counted = {"max_tokens": 128000, "PWD": "/srv/app", "OLDPWD": "/srv/app", "SSH_AUTH_SOCK": "/tmp/agent.1"}
 
     assert secret_values(harmless | counted) == frozenset()
 
