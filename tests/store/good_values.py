@@ -1,0 +1,61 @@
+"""Values that a store takes, with fields of the test's own, and what it says to those that it refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from qo.errors import InvalidValue, QoError
+from qo.job import State
+from qo.store import check
+from qo.store.values import (
+    Average,
+    Limit,
+    Outcome,
+    Registration,
+    Source,
+    Standing,
+    Submission,
+    TaskOptions,
+    Ticket,
+)
+
+NO_COUNTS = [-1, 1.0, "1", True, 2**31, None]
+
+
+def submission(**fields):
+    return Submission(**{"id": "j1", "task": "build", **fields})
+
+
+def standing(**fields):
+    return Standing(**{"tier": "partner", **fields})
+
+
+def ticket(**fields):
+    return Ticket(**{"holder": "h1", "groups": ("provider:ollama",), "lease_ms": 1000, **fields})
+
+
+def registration(**fields):
+    return Registration(**{"name": "w1", "tasks": (TaskOptions(name="build"),), "places": 1, **fields})
+
+
+def outcome(**fields):
+    return Outcome(**{"job_id": "j1", "token": "1", "state": State.SUCCEEDED, **fields})
+
+
+def limit(**fields):
+    return Limit(**{"group": "gpu", "slots": 1, "source": Source.OPERATOR, **fields})
+
+
+def average(**fields):
+    return Average(**{"name": "task:build", "first": 600.0, "weight": 0.3, **fields})
+
+
+def claim(**fields):
+    asked = {"worker": "w1", "tasks": ["build"], "places": 1, "lease_ms": 1000, "claim_id": "c1", **fields}
+    check.check_claim(**asked)
+
+
+def refusal(checked, *arguments, **named) -> QoError:
+    with pytest.raises(InvalidValue) as refused:
+        checked(*arguments, **named)
+    return refused.value

@@ -1,0 +1,168 @@
+"""What has to fit together in what a store is asked for: outcomes, tickets, workers, changes, upkeep, reads."""
+
+from __future__ import annotations
+
+import pytest
+from good_values import NO_COUNTS, outcome, refusal, registration, ticket
+
+from qo.errors import InvalidValue
+from qo.job import State
+from qo.store import check, check_value
+from qo.store.values import Renewal, TaskOptions
+
+# --- outcomes, tickets, workers, changes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.RUNNING, State.STARTING, State.WAITING, "succeeded", "gone", None])
+def test_a_run_ends_in_a_state_that_a_run_may_end_in(state):
+    told = str(refusal(check.check_outcome, outcome(state=state)))
+
+    assert "cancelled, confirming, failed, queued, scheduled, succeeded" in told
+
+
+@pytest.mark.parametrize("state", sorted(check_value.OUTCOMES))
+def test_every_outcome_is_allowed(state):
+    assert check.check_outcome(outcome(state=state, retry_at_ms=1000)) is None
+
+
+@pytest.mark.parametrize("result", [b"1", b"null", b'{"a": [1, 2.5]}', '"ü"'.encode(), None])
+def test_a_result_is_json(result):
+    assert check.check_outcome(outcome(result=result)) is None
+
+
+@pytest.mark.parametrize(
+    "result", [b"", b"nope", b"{", b"1 2", b'"\xff"', b"NaN", b"1e999", b"[" * 5000 + b"]" * 5000, "1", {}]
+)
+def test_a_result_that_could_not_be_read_again_is_refused(result):
+    assert "JSON" in str(refusal(check.check_outcome, outcome(result=result)))
+
+
+def test_a_retry_needs_its_time():
+    assert "retry_at_ms is not given" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED)))
+    assert "retry_at_ms is -1" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED, retry_at_ms=-1)))
+
+
+@pytest.mark.parametrize("closed", [{"": 1}, {"gpu": -1}, {"gpu": True}, {"gpu": None}, {"priority:100": 1}])
+def test_a_closed_group_has_a_name_and_a_time(closed):
+    assert "use" in str(refusal(check.check_outcome, outcome(state=State.QUEUED, closed=closed)))
+
+
+def test_a_ticket_of_no_groups_is_refused():
+    assert "groups is empty" in str(refusal(check.check_ticket, ticket(groups=())))
+
+
+def test_a_ticket_names_each_group_once():
+    assert "each once" in str(refusal(check.check_ticket, ticket(groups=("a", "b", "a"))))
+
+
+@pytest.mark.parametrize("groups", [("provider:x", "providers"), ("user:u1",), ("free",), ("global",), ("priority:5",)])
+def test_a_caller_may_take_slots_in_any_group(groups):
+    assert check.check_ticket(ticket(groups=groups)) is None
+
+
+@pytest.mark.parametrize("fields", [{"lease_ms": 0}, {"lease_ms": -5}, {"wait_ms": -1}, {"lease_ms": True}])
+def test_a_ticket_has_a_lease_and_no_negative_wait(fields):
+    check.check_ticket(ticket(lease_ms=1, wait_ms=0))
+
+    assert next(iter(fields)) in str(refusal(check.check_ticket, ticket(**fields)))
+
+
+@pytest.mark.parametrize("fields", [{"lease_ms": -1}, {"extend_ms": -1}, {"lease_ms": 1.5}])
+def test_a_renewal_never_shortens_a_lease(fields):
+    renewal = Renewal(holder="h", token="1", **fields)
+
+    assert next(iter(fields)) in str(refusal(check.check_renewals, [renewal], worker=None, tickets=()))
+
+
+def test_a_worker_names_each_task_once():
+    twice = registration(tasks=(TaskOptions(name="build"), TaskOptions(name="build", limit=3)))
+
+    assert "'build' twice" in str(refusal(check.check_registration, twice))
+
+
+@pytest.mark.parametrize(
+    "fields", [{"places": 0}, {"places": True}, {"lifetime_ms": 0}, {"pid": -1}, {"host": ""}, {"host": "a\nb"}]
+)
+def test_a_worker_has_places_and_a_lifetime(fields):
+    assert str(refusal(check.check_registration, registration(**fields))).startswith(f"{next(iter(fields))} is ")
+
+
+def test_a_worker_that_says_goodbye_needs_no_places():
+    assert check.check_registration(registration(tasks=(), places=0)) is None
+
+
+@pytest.mark.parametrize("slots", NO_COUNTS[:-1])
+def test_a_tasks_limit_is_a_whole_number_from_0(slots):
+    bad = registration(tasks=(TaskOptions(name="build", limit=slots),))
+
+    assert "limit of task 'build'" in str(refusal(check.check_registration, bad))
+
+
+@pytest.mark.parametrize(("job_id", "parent"), [(None, None), ("j1", "p1")])
+def test_a_change_is_for_a_job_or_for_a_parent(job_id, parent):
+    check.check_target(job_id="j1", parent=None, by=None)
+    check.check_target(job_id=None, parent="p1", by="ops")
+
+    assert "exactly one" in str(refusal(check.check_target, job_id=job_id, parent=parent, by=None))
+
+
+@pytest.mark.parametrize(("before", "after"), [(None, None), ("b", "c")])
+def test_a_move_is_before_or_after_one_job(before, after):
+    check.check_move("a", before="b", after=None, by=None)
+    check.check_move("a", before=None, after="b", by="ops")
+
+    assert "exactly one" in str(refusal(check.check_move, "a", before=before, after=after, by=None))
+
+
+@pytest.mark.parametrize("sides", [{"before": "a", "after": None}, {"before": None, "after": "a"}])
+def test_a_job_is_not_moved_beside_itself(sides):
+    assert "the job itself" in str(refusal(check.check_move, "a", **sides, by=None))
+
+
+@pytest.mark.parametrize("slot_id", [-1, True, "0", 1.0])
+def test_a_slot_is_a_number_from_0(slot_id):
+    check.check_revoke("gpu", 0, by="ops")
+
+    assert str(refusal(check.check_revoke, "gpu", slot_id, by=None)).startswith(f"slot_id is {slot_id!r}")
+
+
+# --- upkeep and reading -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["period_ms", "after_ms", "lease_ms"])
+@pytest.mark.parametrize("value", [0, -1, True, 1.5])
+def test_a_period_is_longer_than_nothing(field, value):
+    check.check_upkeep(**{field: 1})
+
+    assert str(refusal(check.check_upkeep, **{field: value})).startswith(f"{field} is {value!r}")
+
+
+@pytest.mark.parametrize("field", ["keep_ms", "keep_jobs", "keep_events"])
+def test_retention_may_keep_nothing_but_not_less(field):
+    check.check_upkeep(**{field: 0})
+
+    assert str(refusal(check.check_upkeep, **{field: -1})).startswith(f"{field} is -1")
+
+
+@pytest.mark.parametrize("ages", [[-1], [2, 1], [1, 1], [True]])
+def test_reminders_come_one_after_another(ages):
+    check.check_reminder_ages([])
+    check.check_reminder_ages([1, 2])
+
+    assert "ages_ms" in str(refusal(check.check_reminder_ages, ages))
+
+
+@pytest.mark.parametrize("number", [-1, True, 0.5])
+def test_pages_cursors_and_versions_are_whole_numbers(number):
+    check.check_page(1)
+    check.check_cursor(0)
+    check.check_record("key", {}, version=0)
+
+    assert "limit is" in str(refusal(check.check_page, number))
+    assert "after is" in str(refusal(check.check_cursor, number))
+    assert "version is" in str(refusal(check.check_record, "key", {}, version=number))
+
+
+def test_a_record_that_json_cannot_hold_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"^value is .* not JSON"):
+        check.check_record("key", object(), version=0)
