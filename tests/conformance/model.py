@@ -109,7 +109,7 @@ class Model(Submitting, Running, People):
         for options in registration.tasks:
             no_longer_named = set(self.options_of(options.name).groups) - set(options.groups)
             self.state.tasks[options.name] = options
-            for job in self.line():
+            for job in self.in_line():
                 if job.task == options.name and job.parked in no_longer_named:
                     self.enter(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)

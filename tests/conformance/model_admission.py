@@ -26,7 +26,7 @@ class Admission(Line):
             give_standing(job, standing)
         projects = {job.project for job in jobs} | {project}
         ignored = self.grant_tier_limits(user, sorted(projects - {None}), standing, now)
-        for job in self.line():
+        for job in self.in_line():
             if job in jobs:
                 self.enter(job, now)
         self.move_forward(user, now)

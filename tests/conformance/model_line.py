@@ -35,12 +35,12 @@ class Line:
             raise JobNotFound(job_id)
         return self.state.jobs[job_id]
 
-    def line(self) -> list[JobRow]:
+    def in_line(self) -> list[JobRow]:
         """Every job that may run but does not yet, in its order."""
         return sorted((job for job in self.state.jobs.values() if job.state is State.QUEUED), key=lambda job: job.key)
 
     def rank(self, job: JobRow) -> int:
-        return 1 + sum(other.key < job.key for other in self.line())
+        return 1 + sum(other.key < job.key for other in self.in_line())
 
     def options_of(self, task: str) -> TaskOptions:
         return self.state.tasks.get(task, TaskOptions(name=task))
@@ -264,12 +264,12 @@ class Line:
     def first_candidate(self, tasks: Collection[str]) -> JobRow | None:
         """The job that a claim looks at next."""
         open_tasks = {task for task in tasks if self.gates_have_room(task)}
-        return next((job for job in self.line() if job.task in open_tasks and self.is_candidate(job)), None)
+        return next((job for job in self.in_line() if job.task in open_tasks and self.is_candidate(job)), None)
 
     def search_whole_line(self, tasks: Collection[str], places: int) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
         again. What a claim takes must be the same."""
-        line, taken, taken_in = self.line(), [], Counter[str]()
+        line, taken, taken_in = self.in_line(), [], Counter[str]()
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
@@ -328,7 +328,7 @@ class Line:
         tickets = [ticket for ticket in self.state.tickets.values() if is_open(ticket)]
         if not tickets:
             return None
-        jobs = [job for job in self.line() if is_open(job) and has_taker(job.task)]
+        jobs = [job for job in self.in_line() if is_open(job) and has_taker(job.task)]
         return min([*tickets, *jobs], key=lambda waiting: waiting.key)
 
     def workers_with_a_place(self, task: str, promised: Counter[str], now: int) -> list[str]:

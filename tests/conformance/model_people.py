@@ -73,7 +73,7 @@ class People(Steps):
     def place_beside(self, job: JobRow, other: JobRow, *, is_before: bool) -> tuple[int, list[tuple[JobRow, int]]]:
         """A place directly before or after another job, and new places for those that must make room for it."""
         band = priority_of(other.key)
-        line = [one for one in self.line() if one is not job and priority_of(one.key) == band]
+        line = [one for one in self.in_line() if one is not job and priority_of(one.key) == band]
         gap = line.index(other) + (0 if is_before else 1)
         earlier, later = line[:gap][::-1], line[gap:]  # nearest to the gap first
         places_before, places_after = [[place_of(one.key) for one in side] for side in (earlier, later)]

@@ -18,6 +18,7 @@ from qo.policy.ordering import priority_of
 from qo.store.values import (
     Blockers,
     GroupStatus,
+    InLine,
     Lease,
     Mean,
     ParentStatus,
@@ -107,15 +108,20 @@ class Reads(Upkeep):
 
         others = [row for row in self.state.jobs.values() if row.state is not State.QUEUED]
         others.sort(key=lambda row: row.number, reverse=newest_first)
-        jobs = [self.as_job(row) for row in (*self.line(), *others)]
+        jobs = [self.as_job(row) for row in (*self.in_line(), *others)]
         return tuple(filter(is_wanted, jobs))[:limit]
 
+    def line(self, *, limit: int) -> tuple[InLine, ...]:
+        return tuple(
+            InLine(id=row.id, task=row.task, tier=row.tier, groups=self.groups_of_job(row)) for row in self.in_line()
+        )[:limit]
+
     def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        ranks = {row.id: rank for rank, row in enumerate(self.line(), start=1)}
+        ranks = {row.id: rank for rank, row in enumerate(self.in_line(), start=1)}
         return ranks if job_ids is None else {id: ranks[id] for id in job_ids if id in ranks}
 
     def waiting_count(self) -> int:
-        return len(self.line())
+        return len(self.in_line())
 
     def parent(self, parent: str) -> ParentStatus:
         if parent not in self.state.parents:
@@ -312,7 +318,7 @@ class Reads(Upkeep):
                 for ticket in state.tickets.values()
             },
             "open": self.open_groups(),
-            "counts": dict(Counter(priority_of(row.key) for row in self.line())),
+            "counts": dict(Counter(priority_of(row.key) for row in self.in_line())),
             "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
             "quota": dict(state.quota),
             "parents": dict(state.parents),
@@ -351,7 +357,7 @@ class Reads(Upkeep):
     def open_groups(self) -> list[tuple[str, str, int]]:
         """The groups that have room and something parked, by task ("" for callers), with the first key there."""
         heads: dict[tuple[str, str], int] = {}
-        for waiting in (*self.line(), *self.state.tickets.values()):
+        for waiting in (*self.in_line(), *self.state.tickets.values()):
             task = waiting.task if isinstance(waiting, JobRow) else ""
             if waiting.parked is not None and self.has_room(waiting.parked):
                 first = heads.get((task, waiting.parked), waiting.key)

@@ -124,6 +124,8 @@ def check_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
             check.check_reminder_ages(kwargs["ages_ms"])
         case "jobs" | "audit":
             check.check_page(kwargs.get("limit", 100))
+        case "line":
+            check.check_page(kwargs["limit"])
         case "events":
             check.check_cursor(args[0])
             check.check_page(kwargs.get("limit", 1000))

@@ -95,7 +95,7 @@ class Upkeep(Admission):
     # --- aging, confirmations ---------------------------------------------------------------------------------
 
     def age_jobs(self, period_ms: int, now: int) -> Portion:
-        waited = [job for job in self.line() if job.aged_at <= now - period_ms]
+        waited = [job for job in self.in_line() if job.aged_at <= now - period_ms]
         portion, more = self.portion_of(sorted(waited, key=lambda job: (job.aged_at, job.number)))
         moved_up = []
         for job in portion:

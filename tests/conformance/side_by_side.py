@@ -119,6 +119,8 @@ class SideBySide:
             step("positions"),
             step("positions", [*list(state.jobs)[::2], "nobody"]),
             step("waiting_count"),
+            step("line", limit=1),
+            step("line", limit=100),
             step("jobs"),
             step("jobs", limit=3, newest_first=True),
             step("leases"),

@@ -126,6 +126,7 @@ CALLS: list[tuple[str, Call]] = [
     ("ages_ms", lambda store: store.take_reminders(ages_ms=[2, 1], now=NOW)),
     ("keep_ms", lambda store: store.forget(keep_ms=-1, keep_jobs=0, keep_events=0, now=NOW)),
     ("limit", lambda store: store.jobs(limit=0)),
+    ("limit", lambda store: store.line(limit=0)),
     ("after", lambda store: store.events(-1)),
     ("weight", lambda store: store.observe([(Average(name="a", first=0.0, weight=2.0), 1.0)])),
     ("value", lambda store: store.observe([(Average(name="a", first=0.0, weight=0.5), float("inf"))])),

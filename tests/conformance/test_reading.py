@@ -14,6 +14,7 @@ from harness import (
     limit,
     line,
     numbered,
+    register,
     run,
     standing,
     start,
@@ -25,7 +26,7 @@ from harness import (
 from qo.errors import JobNotFound
 from qo.job import Job, State, moment
 from qo.store.base import Store
-from qo.store.values import GroupStatus, Source, UserUsage
+from qo.store.values import GroupStatus, InLine, Source, TaskOptions, UserUsage
 
 
 async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
@@ -202,6 +203,39 @@ async def test_only_jobs_in_line_are_counted_and_have_a_position(store: Store) -
     assert (await store.job("staged")).position is None
 
 
+async def test_the_line_is_read_with_what_its_jobs_compete_for(store: Store) -> None:
+    await register(store, "w1", TaskOptions(name="build", groups=("gpu",)))
+    await submit(store, "a", task="build", user="u1", project="p1", standing=standing("partner"), groups=("api",))
+    await submit(store, "b", task="mail", parent="107", phase=1, priority=20)
+
+    assert await store.line(limit=10) == (
+        InLine(id="b", task="mail", groups=("global", "mail", "priority:20", "parent:107")),
+        InLine(
+            id="a",
+            task="build",
+            tier="partner",
+            groups=("global", "build", "priority:50", "user:u1", "project:p1", "tier:partner", "gpu", "api"),
+        ),
+    )
+
+
+async def test_the_line_has_those_that_are_put_aside_and_nobody_who_is_not_in_it(store: Store) -> None:
+    await limit(store, "gpu", 0)
+    await submit(store, "aside", groups=("gpu",))
+    await some_jobs(store)
+
+    assert [job.id for job in await store.line(limit=10)] == ["urgent", "aside", "q1", "q2"]
+
+
+async def test_the_line_is_read_as_far_as_one_asks(store: Store, crowd: int) -> None:
+    await submit_all(store, numbered("j", crowd))
+    await submit(store, "urgent", priority=10)
+
+    assert [job.id for job in await store.line(limit=3)] == (await line(store))[:3]
+    assert len(await store.line(limit=crowd)) == crowd
+    assert len(await store.line(limit=10 * crowd)) == crowd + 1
+
+
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
@@ -272,6 +306,7 @@ async def test_reading_changes_nothing(store: Store, snapshot) -> None:
     before = await snapshot()
 
     await store.jobs()
+    await store.line(limit=10)
     await store.positions()
     await store.blockers("q1", now=NOW)
     await store.groups()

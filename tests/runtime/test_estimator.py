@@ -232,13 +232,13 @@ async def test_a_job_that_is_not_in_line_has_no_estimate(scene: Scene) -> None:
 
 def counted_reads(scene: Scene) -> list[str]:
     reads: list[str] = []
-    jobs = scene.store.jobs
+    line = scene.store.line
 
     async def counting(**options: Any) -> Any:
         reads.append("line")
-        return await jobs(**options)
+        return await line(**options)
 
-    scene.store.jobs = counting  # type: ignore[method-assign]
+    scene.store.line = counting  # type: ignore[method-assign]
     return reads
 
 
@@ -407,7 +407,7 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_it(scene: Scene) -
     estimator = scene.another(every_seconds=0)
     await scene.submit("a")
     job = await scene.store.job("a")
-    jobs = scene.store.jobs
+    line = scene.store.line
     failures = 3
 
     async def unsteady(**options: Any) -> Any:
@@ -415,9 +415,9 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_it(scene: Scene) -
         failures -= 1
         if failures >= 0:
             raise StoreUnavailable("away")
-        return await jobs(**options)
+        return await line(**options)
 
-    scene.store.jobs = unsteady  # type: ignore[method-assign]
+    scene.store.line = unsteady  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable):
         await estimator.estimate_of(job)
     keeping = asyncio.create_task(estimator.keep_fresh())

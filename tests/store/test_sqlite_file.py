@@ -14,7 +14,7 @@ from harness import NOW, submission, submit
 
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.store.open import open_store
-from qo.store.sqlite import SQLiteStore, watching
+from qo.store.sqlite import SQLiteStore, reading, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import MIGRATIONS
 from qo.store.values import Accepted, Renewal
@@ -148,11 +148,38 @@ async def test_readers_do_not_wait_for_the_writer(store: SQLiteStore) -> None:
     gate, held = await held_writer(store)
 
     job = await asyncio.wait_for(store.job("a"), timeout=10)
+    line = await asyncio.wait_for(store.line(limit=10), timeout=10)
 
     assert job.position == 1
+    assert [each.id for each in line] == ["a"]
     assert not held.done()
     gate.open()
     await held
+
+
+async def test_the_line_is_read_from_its_index_and_no_further_than_asked(store: SQLiteStore) -> None:
+    await store.submit([submission(f"job-{number}") for number in range(2000)])
+
+    async def steps_taken(limit: int) -> int:
+        def read(db: apsw.Connection) -> int:
+            steps = 0
+
+            def count() -> bool:
+                nonlocal steps
+                steps += 1
+                return False
+
+            db.set_progress_handler(count, 1)
+            try:
+                assert len(reading.line(db, limit=limit)) == limit
+            finally:
+                db.set_progress_handler(None)
+            return steps
+
+        return await store._read(read)
+
+    assert await steps_taken(10) < 1000
+    assert await steps_taken(100) < 11 * await steps_taken(10)
 
 
 async def test_operations_that_gather_meanwhile_share_one_commit(store: SQLiteStore) -> None:

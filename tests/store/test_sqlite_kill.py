@@ -42,9 +42,9 @@ LONGEST_RUN_SECONDS = 300
 EVERYTHING = 1_000_000
 
 READING = {
-    "job", "payload", "jobs", "positions", "waiting_count", "parent", "blockers", "leases", "group", "groups", "usage",
-    "series", "audit", "averages", "estimate_errors", "events", "newest_event", "wait_for_events", "wait_for_work",
-    "record", "records", "workers",
+    "job", "payload", "jobs", "line", "positions", "waiting_count", "parent", "blockers", "leases", "group", "groups",
+    "usage", "series", "audit", "averages", "estimate_errors", "events", "newest_event", "wait_for_events",
+    "wait_for_work", "record", "records", "workers",
 }  # fmt: skip
 OPERATIONS = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
 # Whatever else a store can do writes, also what is added to it some day: that is then missing in the diary.

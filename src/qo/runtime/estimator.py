@@ -212,7 +212,7 @@ class Estimator:
     async def read(self) -> Situation:
         """What one replay needs, in a few reads: they need not fit together to the millisecond."""
         store = self._store
-        line = await store.jobs(status=State.QUEUED, limit=LOOK_AT_MOST)
+        line = await store.line(limit=LOOK_AT_MOST)
         leases, groups, workers = await asyncio.gather(store.leases(), store.groups(), store.workers())
         kinds = {(job.task, job.tier) for job in line} | {(lease.job.task, lease.job.tier) for lease in leases}
         names = {duration_of_task(task) for task, _ in kinds}

@@ -21,7 +21,7 @@ from qo.policy.replay import (
     steady,
 )
 from qo.settings import Settings
-from qo.store.values import GroupStatus, Lease, Mean, WorkerInfo
+from qo.store.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
 
 MARGIN_STARTS = 2
 MARGIN_AT_LEAST_SECONDS = 1.0
@@ -33,7 +33,7 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     """What is read from the store for one replay."""
 
     now: float
-    line: Sequence[Job]
+    line: Sequence[InLine]
     leases: Sequence[Lease]
     groups: Sequence[GroupStatus]
     workers: Sequence[WorkerInfo]
@@ -92,7 +92,7 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
 
 def _margin(situation: Situation, durations: _Durations) -> float:
     """About the time between two starts, twice: what a run takes, by how many run at once."""
-    jobs = [lease.job for lease in situation.leases] or situation.line[:100]
+    jobs: Sequence[Job | InLine] = [lease.job for lease in situation.leases] or situation.line[:100]
     if not jobs:
         return MARGIN_AT_LEAST_SECONDS
     mean = sum(durations.all[durations.of(job)].mean_seconds for job in jobs) / len(jobs)
@@ -108,7 +108,7 @@ class _Durations:
         self._index: dict[str, int] = {}
         self.all: list[Duration] = []
 
-    def of(self, job: Job) -> int:
+    def of(self, job: Job | InLine) -> int:
         task = duration_of_task(job.task)
         tier = None if job.tier is None else duration_of_tier(job.tier)
         guess = self._settings.estimate.first_guess_secs

@@ -50,6 +50,7 @@ from qo.store.values import (
     Grant,
     GroupStatus,
     Held,
+    InLine,
     Lease,
     Limit,
     LimitIgnored,
@@ -383,6 +384,11 @@ class Store(Protocol):
     ) -> tuple[Job, ...]:
         """Jobs in line in their order (with positions), then all others by submission; `status` by status or state.
         `newest_first`: the others newest first."""
+        ...
+
+    async def line(self, *, limit: int) -> tuple[InLine, ...]:
+        """The first `limit` jobs in line, in order, with only what they compete for: for whoever reads thousands.
+        Jobs further back cost nothing."""
         ...
 
     async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:

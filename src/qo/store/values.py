@@ -312,6 +312,15 @@ class Reminder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     confirmation_required_at: datetime
 
 
+class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job in line with only what it competes for. `groups` are all of its groups, as in `Job`."""
+
+    id: str
+    task: str
+    tier: str | None = None
+    groups: tuple[str, ...]
+
+
 class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What stands between a job and its start, as facts.
 

@@ -12,11 +12,12 @@ import apsw
 from qo.errors import JobNotFound, ParentNotFound
 from qo.event import AuditEntry, Event, Feed
 from qo.job import Job, State, moment
+from qo.policy.groups import groups_of
 from qo.policy.ordering import PLACE_BITS, priority_of
 from qo.store.sqlite import sql
 from qo.store.sqlite.rows import JobRow, by_id, decode, names, row_groups, select, to_job, to_json
 from qo.store.sqlite.step import Step
-from qo.store.values import Mean, ParentStatus, Record, SeriesPoint
+from qo.store.values import InLine, Mean, ParentStatus, Record, SeriesPoint
 
 
 def job(db: apsw.Connection, job_id: str) -> Job:
@@ -86,6 +87,34 @@ def _in_line(
         return [to_job(row, groups=task_groups(row), position=index) for index, row in enumerate(rows, start=1)]
     ranks = positions(db, [row.id for row in rows])
     return [to_job(row, groups=task_groups(row), position=ranks[row.id]) for row in rows]
+
+
+def line(db: apsw.Connection, *, limit: int) -> tuple[InLine, ...]:
+    task_groups = _TaskGroups(db)
+    rows = sql.rows(
+        db,
+        "SELECT id, task, priority, user, project, tier, parent, own_groups FROM job"
+        " WHERE state = 'queued' ORDER BY key LIMIT ?",
+        (limit,),
+    )
+    return tuple(
+        InLine(
+            id=id_,
+            task=task,
+            tier=tier,
+            groups=groups_of(
+                task=task,
+                priority=priority,
+                user=user,
+                project=project,
+                tier=tier,
+                parent=parent,
+                task_groups=task_groups.of(task),
+                own=names(own),
+            ),
+        )
+        for id_, task, priority, user, project, tier, parent, own in rows
+    )
 
 
 def positions(db: apsw.Connection, job_ids: Sequence[str] | None) -> dict[str, int]:
@@ -210,10 +239,13 @@ class _TaskGroups:
         self._by_task: dict[str, tuple[str, ...]] = {}
 
     def __call__(self, row: JobRow) -> tuple[str, ...]:
-        if row.task not in self._by_task:
-            text = sql.value(self._db, "SELECT groups FROM task WHERE name = ?", (row.task,))
-            self._by_task[row.task] = () if text is None else names(text)
-        return row_groups(row, self._by_task[row.task])
+        return row_groups(row, self.of(row.task))
+
+    def of(self, task: str) -> tuple[str, ...]:
+        if task not in self._by_task:
+            text = sql.value(self._db, "SELECT groups FROM task WHERE name = ?", (task,))
+            self._by_task[task] = () if text is None else names(text)
+        return self._by_task[task]
 
 
 def _job(db: apsw.Connection, row: JobRow, task_groups: Callable[[JobRow], tuple[str, ...]]) -> Job:

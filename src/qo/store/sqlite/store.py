@@ -59,6 +59,7 @@ from qo.store.values import (
     Grant,
     GroupStatus,
     Held,
+    InLine,
     Lease,
     Limit,
     LimitIgnored,
@@ -343,6 +344,10 @@ class SQLiteStore:
                 reading.jobs, status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
             )
         )
+
+    async def line(self, *, limit: int) -> tuple[InLine, ...]:
+        check.check_page(limit)
+        return await self._read(partial(reading.line, limit=limit))
 
     async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
         return await self._read(partial(reading.positions, job_ids=job_ids))
