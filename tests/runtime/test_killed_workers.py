@@ -1,60 +1,28 @@
-"""Worker processes that are killed with SIGKILL, stopped for longer than their leases, or killed by their own jobs."""
+"""A thousand jobs on worker processes that are killed with SIGKILL or stopped for longer than their leases."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Collection
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
-import msgspec
-import pytest
 from invariants import broken_invariants
+from processes_on_a_file import (
+    LEASE_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    SETTINGS,
+    can_write,
+    events_of,
+    queue_fixture,  # noqa: F401 - asked for by name
+    url_fixture,  # noqa: F401 - asked for by name
+)
 from sqlite_snapshot import snapshot
-from witness import LEAVE, WRITE, Lives, Report, Witness
-from worker_process import Nursery, Options, Running, diary_of, nursery, started, until
+from witness import Lives, Report, Witness
+from worker_process import Nursery, Options, nursery, until
 
 import qo
-from qo.event import LEASE_LOST, Event
+from qo.event import LEASE_LOST
 from qo.store.sqlite import SQLiteStore
-
-LEASE_SECONDS = 2
-SETTINGS: dict[str, Any] = {
-    "concurrency": {"default_lease_duration_secs": LEASE_SECONDS},
-    "retries": {"first_delay_secs": 0.01, "max_delay_secs": 0.1},
-}
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'qo.db'}"
-
-
-@pytest.fixture
-async def queue(url: str) -> AsyncIterator[qo.Queue]:
-    async with await qo.connect(url, settings=SETTINGS) as opened:
-        yield opened
-
-
-async def events_of(queue: qo.Queue, kinds: Collection[str]) -> list[Event]:
-    """All of these kinds since the beginning."""
-    events: list[Event] = []
-    cursor = 0
-    while True:
-        feed = await queue.store.events(cursor, kinds=kinds)
-        assert not feed.reset
-        events += feed.events
-        if feed.cursor == cursor or not feed.events:
-            return events
-        cursor = feed.cursor
-
-
-# --- a thousand jobs under fire -------------------------------------------------------------------------------
 
 JOBS = 1000
 WORKERS = 8
@@ -66,9 +34,6 @@ LIMITS = {"ports": 5, "render": 2, "mail": 3}
 TASKS = ("render", "serve", "mail", "serve", "mail")
 CHECK_INVARIANTS_EVERY_KILLS = 20
 ZOMBIES = 5
-LOOK_AGAIN_SECONDS = 0.005
-PROBE_SECONDS = 1.0
-"""for a write by somebody else, while a process is stopped that may be in the middle of one of its own"""
 
 
 async def test_a_thousand_jobs_on_killed_workers_succeed_once_each_within_limits_and_stale_tokens_are_refused(
@@ -259,203 +224,3 @@ async def check_nothing_is_held(queue: qo.Queue) -> None:
 async def check_invariants(queue: qo.Queue) -> None:
     assert isinstance(queue.store, SQLiteStore)
     assert broken_invariants(await snapshot(queue.store)) == []
-
-
-# --- a zombie -------------------------------------------------------------------------------------------------
-
-
-async def test_a_handler_that_wakes_up_after_its_lease_is_told_and_its_writes_are_refused(
-    queue: qo.Queue, url: str, tmp_path: Path
-) -> None:
-    diary, go_on = tmp_path / "diary", tmp_path / "go on"
-    job = await queue.submit("waits_to_be_told", {"until": str(go_on)}, max_attempts=50)
-    async with Witness.listening() as witness:
-        options = Options(url=url, settings=SETTINGS, diary=str(diary), witness_port=witness.port)
-        async with started(options) as zombie:
-            stale = await stop_at_work(zombie, queue, witness, diary)
-            async with started(msgspec.structs.replace(options, names=("worker-2",))):
-                await until(lambda: is_begun_anew(witness, stale))
-                os.kill(zombie.pid, signal.SIGCONT)
-                await until(lambda: has_left(witness, stale))
-                go_on.touch()
-                ended = await queue.wait(job.id, timeout=60)
-            await goes_on_working(zombie, queue)
-
-    told = [(report.what, report.lost) for report in witness.refused if report.token == stale.token]
-    assert told == [(WRITE, True), (LEAVE, True)]
-    assert witness.writes[-1].token == witness.newest[job.id]
-    assert stale.token not in {report.token for report in witness.writes}
-    await check_ended_once(queue, witness, ended)
-
-
-async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_is_not_told_is_refused(
-    queue: qo.Queue, url: str, tmp_path: Path
-) -> None:
-    diary, first_go_on, second_go_on = tmp_path / "diary", tmp_path / "first", tmp_path / "second"
-    orders = {"blocked_until": str(first_go_on), "until": str(second_go_on)}
-    job = await queue.submit("blocks_the_loop", orders, max_attempts=50)
-    async with Witness.listening() as witness:
-        options = Options(url=url, settings=SETTINGS, diary=str(diary), witness_port=witness.port)
-        async with started(options) as zombie:
-            stale = await stop_at_work(zombie, queue, witness, diary)
-            async with started(msgspec.structs.replace(options, names=("worker-2",))):
-                await until(lambda: is_begun_anew(witness, stale))
-                first_go_on.touch()
-                os.kill(zombie.pid, signal.SIGCONT)
-                refusal = await zombie.line_with("was refused")
-                assert (await queue.get(job.id)).finished_at is None
-                second_go_on.touch()
-                ended = await queue.wait(job.id, timeout=60)
-            await goes_on_working(zombie, queue)
-
-    assert refusal == f"the result of {job.id} was refused: its lease {stale.token} was given away"
-    await check_ended_once(queue, witness, ended)
-
-
-async def stop_at_work(process: Running, queue: qo.Queue, witness: Witness, diary: Path) -> Report:
-    """Stop it in the middle of its handler, but where it keeps nobody else from writing; what it was doing."""
-    while True:
-        os.kill(process.pid, signal.SIGSTOP)
-        if await can_write(queue):
-            at_work = witness.inside()
-            noted = {(job_id, attempt) for job_id, attempt, _ in diary_of(diary)}
-            if at_work and (at_work[-1].job, at_work[-1].attempt) in noted:
-                return at_work[-1]
-        os.kill(process.pid, signal.SIGCONT)
-        await queue.store.observe([])
-        await asyncio.sleep(LOOK_AGAIN_SECONDS)
-
-
-async def is_begun_anew(witness: Witness, report: Report) -> bool:
-    return witness.newest[report.job] > report.token
-
-
-async def has_left(witness: Witness, report: Report) -> bool:
-    return report not in witness.inside()
-
-
-async def can_write(queue: qo.Queue) -> bool:
-    """Whether nobody is stopped in the middle of a write. Too slow a machine looks the same."""
-    written = asyncio.ensure_future(queue.store.observe([]))
-    await asyncio.wait({written}, timeout=PROBE_SECONDS)
-    return written.done()
-
-
-async def goes_on_working(process: Running, queue: qo.Queue) -> None:
-    job = await queue.submit("short", {})
-    ended = await queue.wait(job.id, timeout=60)
-    assert (ended.state, ended.worker) == (qo.State.SUCCEEDED, "worker-1")
-    os.kill(process.pid, signal.SIGTERM)
-    assert await process.ended() == 0
-
-
-async def check_ended_once(queue: qo.Queue, witness: Witness, ended: qo.Job) -> None:
-    """With the newest token that was seen, and for good."""
-    assert (ended.state, ended.result) == (qo.State.SUCCEEDED, f"attempt {ended.attempts}")
-    assert ended.token == str(witness.newest[ended.id])
-    assert await queue.get(ended.id) == ended
-    succeeded = [event for event in await events_of(queue, [qo.State.SUCCEEDED]) if event.subject == ended.id]
-    assert len(succeeded) == 1
-
-
-# --- a job that kills its worker ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("how", "code"), [("exit", 1), ("kill", -signal.SIGKILL)])
-async def test_a_job_that_kills_its_worker_every_time_fails_after_its_last_attempt_and_can_be_retried(
-    queue: qo.Queue, url: str, tmp_path: Path, how: str, code: int
-) -> None:
-    poison, diary = tmp_path / "poison", tmp_path / "diary"
-    poison.touch()
-    options = Options(url=url, settings={"concurrency": {"default_lease_duration_secs": 1}}, diary=str(diary))
-    job = await queue.submit("deadly", {"how": how, "while_there": str(poison)}, max_attempts=3)
-    for attempt in (1, 2, 3):
-        async with started(options) as worker:
-            assert await worker.ended() == code
-            assert len(diary_of(diary)) == attempt
-
-    async with started(options) as survivor:
-        failed = await queue.wait(job.id, timeout=60)
-        other = await queue.submit("short", {})
-        await queue.wait(other.id, timeout=60)
-        calls = [(job_id, attempt) for job_id, attempt, _ in diary_of(diary) if job_id == job.id]
-
-        assert (failed.state, failed.attempts) == (qo.State.FAILED, 3)
-        assert failed.error is not None
-        assert failed.error.message == "The worker stopped responding, and all 3 attempts are used."
-        assert calls == [(job.id, 1), (job.id, 2), (job.id, 3)]
-
-        poison.unlink()
-        retried = await queue.retry(job.id)
-        assert retried.attempts == 0
-        ended = await queue.wait(job.id, timeout=60)
-        assert (ended.state, ended.attempts, ended.result) == (qo.State.SUCCEEDED, 1, "survived")
-        assert survivor.process.returncode is None
-
-
-# --- two processes on one file --------------------------------------------------------------------------------
-
-
-async def test_a_job_submitted_by_one_process_starts_in_the_idle_worker_of_another(queue: qo.Queue, url: str) -> None:
-    async with started(Options(url=url)):
-        await until(lambda: has_workers(queue, "worker-1"))
-        for _ in range(5):
-            job = await queue.submit("short", {})
-            ended = await queue.wait(job.id, timeout=60)
-            assert (ended.state, ended.worker, ended.attempts) == (qo.State.SUCCEEDED, "worker-1", 1)
-
-
-async def test_the_jobs_of_a_killed_worker_come_back_in_another_process_when_their_leases_end_in_their_old_places(
-    queue: qo.Queue, url: str, tmp_path: Path
-) -> None:
-    diary, go_on = tmp_path / "diary", tmp_path / "go on"
-    # Longer than elsewhere, so that a worker on a busy machine loses none while it lives.
-    settings = {"concurrency": {"default_lease_duration_secs": 3 * LEASE_SECONDS}}
-    jobs = [(await queue.submit("short", {"until": str(go_on)})).id for _ in range(4)]
-    async with started(Options(url=url, settings=settings, concurrency=2, diary=str(diary))) as killed:
-        await until(lambda: number_of_calls(diary, 2))
-        # Whoever comes back waits in line until all are there, so that their order can be seen.
-        await queue.pause("short")
-        os.kill(killed.pid, signal.SIGKILL)
-        assert await killed.ended() == -signal.SIGKILL
-    held = await queue.store.leases()
-    ends = {lease.token: lease.expires_at for lease in held}
-    assert [lease.job.id for lease in held] == jobs[:2]
-
-    options = Options(url=url, settings=settings, names=("worker-2",), concurrency=1, diary=str(diary))
-    async with started(options):
-        await until(lambda: number_waiting(queue, 4))
-        back = await queue.jobs(status="queued")
-        go_on.touch()
-        await queue.resume("short")
-        for job_id in jobs:
-            await queue.wait(job_id, timeout=60)
-
-    lost = {event.detail["token"]: event.at for event in await events_of(queue, [LEASE_LOST])}
-    assert lost.keys() == ends.keys()
-    for token, lost_at in lost.items():
-        assert timedelta() <= lost_at - ends[token]
-    assert [(job.id, job.attempts, job.position) for job in back] == [
-        (jobs[0], 1, 1),
-        (jobs[1], 1, 2),
-        (jobs[2], 0, 3),
-        (jobs[3], 0, 4),
-    ]
-    assert diary_of(diary)[2:] == [
-        (jobs[0], 2, "worker-2"),
-        (jobs[1], 2, "worker-2"),
-        (jobs[2], 1, "worker-2"),
-        (jobs[3], 1, "worker-2"),
-    ]
-
-
-async def has_workers(queue: qo.Queue, *names: str) -> bool:
-    return [worker.name for worker in await queue.workers()] == list(names)
-
-
-async def number_of_calls(diary: Path, number: int) -> bool:
-    return len(diary_of(diary)) >= number
-
-
-async def number_waiting(queue: qo.Queue, number: int) -> bool:
-    return await queue.store.waiting_count() == number
