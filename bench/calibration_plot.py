@@ -1,0 +1,64 @@
+"""Promised waits against actual ones, drawn as an SVG."""
+
+from __future__ import annotations
+
+import math
+
+from bench.scoring import Result, is_inside
+
+PANEL, GAP, POINTS = 260, 56, 400
+MARKS = ((0, "0"), (10, "10 s"), (60, "1 m"), (300, "5 m"), (1800, "30 m"), (7200, "2 h"))
+
+
+def draw_plot(results: list[Result]) -> str:
+    """Promised against actual wait, one panel a day, both axes logarithmic; on the diagonal a promise came true."""
+    width = len(results) * (PANEL + GAP) + GAP // 2
+    panels = "".join(_panel(result, GAP + number * (PANEL + GAP)) for number, result in enumerate(results))
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {PANEL + 116}" font-family="sans-serif" font-size="12">
+<title>Promised wait against actual wait on three simulated days</title>
+<style>
+svg {{ --ink: #222; --faint: #d5d5d5; --inside: #1f6fb4; --outside: #d9660a; --paper: #fff }}
+@media (prefers-color-scheme: dark) {{ svg {{ --ink: #ddd; --faint: #444; --inside: #6db3f2; --outside: #ffa657; --paper: #16181c }} }}
+text {{ fill: var(--ink) }} .faint {{ stroke: var(--faint); fill: none }} .line {{ stroke: var(--ink); fill: none }}
+.inside, .outside {{ stroke-width: 3; stroke-linecap: round; fill: none; opacity: .65 }}
+.inside {{ stroke: var(--inside) }} .outside {{ stroke: var(--outside) }}
+</style>
+<rect width="100%" height="100%" fill="var(--paper)"/>
+{panels}<path class="inside" d="M{GAP} {PANEL + 102}h0"/><text x="{GAP + 8}" y="{PANEL + 106}">started inside the range it was told</text>
+<path class="outside" d="M{GAP + 250} {PANEL + 102}h0"/><text x="{GAP + 258}" y="{PANEL + 106}">outside</text>
+</svg>
+"""  # noqa: E501 - an SVG reads worse with its attributes wrapped
+
+
+def _panel(result: Result, left: int) -> str:
+    top = 42
+    longest = max(max(told.waited, told.learnt.estimate_seconds) for told in result.told)
+
+    def along(seconds: float) -> float:
+        return PANEL * math.log1p(seconds) / math.log1p(longest)
+
+    def points(inside: bool) -> str:
+        chosen = result.told[:: max(len(result.told) // POINTS, 1)]
+        return "".join(
+            f"M{left + along(told.learnt.estimate_seconds):.0f} {top + PANEL - along(told.waited):.0f}h0"
+            for told in chosen
+            if is_inside(told.learnt, told.waited) == inside
+        )
+
+    marks = [(seconds, text) for seconds, text in MARKS if seconds <= longest]
+    grid = "".join(
+        f"M{left + along(seconds):.0f} {top}v{PANEL}M{left} {top + PANEL - along(seconds):.0f}h{PANEL}"
+        for seconds, _ in marks
+    )
+    labels = "".join(
+        f'<text x="{left + along(seconds):.0f}" y="{top + PANEL + 16}" text-anchor="middle">{text}</text>'
+        f'<text x="{left - 6}" y="{top + PANEL + 4 - along(seconds):.0f}" text-anchor="end">{text}</text>'
+        for seconds, text in marks
+    )
+    return f"""<text x="{left}" y="16" font-weight="bold">{result.day.name}</text>
+<text x="{left}" y="32">{result.coverage():.0%} inside</text>
+<path class="faint" d="{grid}"/><path class="line" d="M{left} {top + PANEL}L{left + PANEL} {top}"/>
+<path class="inside" d="{points(True)}"/><path class="outside" d="{points(False)}"/>{labels}
+<text x="{left + PANEL // 2}" y="{top + PANEL + 34}" text-anchor="middle">promised wait</text>
+<text x="{left + 8}" y="{top + 14}">actual wait</text>
+"""
