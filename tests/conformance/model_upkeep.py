@@ -151,9 +151,9 @@ class Upkeep(Admission):
         more_others = [
             self.forget_events(keep_events),
             self.sum_up_series((now - keep_ms) // MINUTE_MS),
-            self.forget_users(now // DAY_MS),
-            self.forget_limits(),
             self.forget_quota(now // DAY_MS),
+            self.forget_users(),
+            self.forget_limits(),
             self.forget_workers(now - keep_ms),
         ]
         return Portion(ids=tuple(job.id for job in jobs), more=more_jobs or any(more_others))
@@ -194,23 +194,22 @@ class Upkeep(Admission):
             self.state.series[name, 0] = (count_before + count, total_before + total_ms)
         return more
 
-    def forget_users(self, today: int) -> bool:
+    def forget_users(self) -> bool:
+        charged = {user for user, _ in self.state.quota}
         past = [
-            name
+            (row.last_job, name)
             for name, row in self.state.users.items()
-            if not row.pinned
-            and row.last_job < self.oldest_kept_number()
-            and not any(user == name and day >= today for user, day in self.state.quota)
+            if not row.pinned and name not in charged and row.last_job < self.oldest_kept_number()
         ]
         portion, more = self.portion_of(sorted(past))
-        for name in portion:
+        for _, name in portion:
             del self.state.users[name]
         return more
 
     def forget_limits(self) -> bool:
         parked_in = {waiting.parked for waiting in (*self.state.jobs.values(), *self.state.tickets.values())}
         past = [
-            name
+            (row.last_job, name)
             for name, row in self.state.groups.items()
             if row.source in (Source.TIER, Source.SUBMIT)
             and not self.holders(name)
@@ -218,14 +217,14 @@ class Upkeep(Admission):
             and row.last_job < self.oldest_kept_number()
         ]
         portion, more = self.portion_of(sorted(past))
-        for name in portion:
+        for _, name in portion:
             self.state.groups[name].limit = self.state.groups[name].source = None
         return more
 
     def forget_quota(self, today: int) -> bool:
-        portion, more = self.portion_of(sorted((user, day) for user, day in self.state.quota if day < today))
-        for user_and_day in portion:
-            del self.state.quota[user_and_day]
+        portion, more = self.portion_of(sorted((day, user) for user, day in self.state.quota if day < today))
+        for day, user in portion:
+            del self.state.quota[user, day]
         return more
 
     def forget_workers(self, expired_until: int) -> bool:

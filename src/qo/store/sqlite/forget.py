@@ -18,10 +18,10 @@ def forget(step: Step, *, keep_ms: int, keep_jobs: int, keep_events: int) -> Por
     forgotten, more = _forget_jobs(step, step.now - keep_ms, keep_jobs)
     more |= _forget_events(step, keep_events)
     more |= _sum_up_figures(step, (step.now - keep_ms) // MINUTE_MS)
+    more |= _delete(step, "quota", "day, user", "day < ?", (day_of(step.now),))
     oldest_kept = sql.value(step.db, "SELECT min(number) FROM job") or step.number("last_job") + 1
     more |= _forget_users(step, oldest_kept)
     more |= _forget_limits(step, oldest_kept)
-    more |= _delete(step, "quota", "user, day", "day < ?", (day_of(step.now),))
     more |= _delete(step, "worker", "name", "expires_at <= ?", (step.now - keep_ms,))
     return Portion(ids=tuple(forgotten), more=more)
 
@@ -85,9 +85,9 @@ def _forget_users(step: Step, oldest_kept: int) -> bool:
     return _delete(
         step,
         "user",
-        "name",
-        "NOT pinned AND last_job < ? AND NOT EXISTS (SELECT 1 FROM quota WHERE quota.user = user.name AND day >= ?)",
-        (oldest_kept, day_of(step.now)),
+        "last_job, name",
+        "NOT pinned AND last_job < ? AND NOT EXISTS (SELECT 1 FROM quota WHERE quota.user = user.name)",
+        (oldest_kept,),
     )
 
 
@@ -97,7 +97,7 @@ def _forget_limits(step: Step, oldest_kept: int) -> bool:
         "SELECT name FROM grp WHERE source IN (?, ?) AND last_job < ?"
         " AND NOT EXISTS (SELECT 1 FROM slot WHERE slot.grp = grp.name AND token IS NOT NULL)"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE parked = grp.name)"
-        " AND NOT EXISTS (SELECT 1 FROM ticket WHERE parked = grp.name) ORDER BY name LIMIT ?",
+        " AND NOT EXISTS (SELECT 1 FROM ticket WHERE parked = grp.name) ORDER BY last_job, name LIMIT ?",
         (int(Source.TIER), int(Source.SUBMIT), oldest_kept, step.bounds.portion + 1),
     )
     for (name,) in names[: step.bounds.portion]:
