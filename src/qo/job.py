@@ -74,7 +74,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task, as it was when it was read.
 
     `position` is None unless the job is in line. `position_message`, `upgrade`, `usage` and `estimate`
-    are filled in by the queue, which knows the policy; a store leaves them None.
+    are filled in by the queue, which knows the policy; a store leaves them None. `estimate` comes with what is
+    read (`get`, `jobs`), not with the answers to a submit or a change.
     """
 
     id: str

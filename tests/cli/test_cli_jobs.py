@@ -120,6 +120,34 @@ def test_jobs_are_listed_in_line_order_and_filtered(call, submit):
     assert call("jobs", "--json", "--status", "running").json == []
 
 
+def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submit):
+    for number in range(3):
+        submit("build", "--id", f"job-{number}")
+    words = "14 minutes-26 minutes"  # second in line, no worker, 10 minutes as the first guess
+
+    one, all_of_them, the_line = (
+        call(*asked, "--json").json for asked in (["job", "job-1"], ["jobs"], ["queue", "list"])
+    )
+
+    assert one["estimate"] == all_of_them[1]["estimate"] == the_line[1]["estimate"]
+    assert (one["estimate"]["estimate_seconds"], one["estimate"]["message"]) == (1200, words)
+    assert re.search(rf"^  starts in +{words} \(medium confidence\)$", call("job", "job-1").out, re.MULTILINE)
+    for asked in (["jobs"], ["queue", "list"]):
+        header, _, second, *_ = call(*asked).out.splitlines()
+        assert "starts in" in header
+        assert words in second
+    assert call("submit", "build", "--json").json["estimate"]["message"] == "28 minutes-52 minutes"
+
+
+def test_a_job_that_cannot_start_as_things_stand_is_shown_without_a_time(call, submit):
+    job = submit("build", "--group", "gpu")
+    call("queue", "pause", "gpu")
+
+    assert call("job", job, "--json").json["estimate"] is None
+    assert "starts in" not in call("job", job).out
+    assert "starts in" not in call("jobs").out
+
+
 def test_a_table_in_a_pipe_is_whole_and_plain(call, submit):
     long_name = "a-user-with-a-very-long-name-" * 5
     job = submit("build", "--user", long_name)

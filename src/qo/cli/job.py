@@ -11,7 +11,7 @@ from qo.cli.output import say, show_fields, show_json
 from qo.cli.running import on_queue
 from qo.cli.telling import attempts_told, data_told, priority_told, time_told, told, where
 from qo.event import Event
-from qo.job import ENDED, Estimate, Job, State
+from qo.job import ENDED, Job, State
 from qo.runtime.queue import Queue
 
 
@@ -24,21 +24,17 @@ def job(target: Target, *, job_id: str, watch: bool) -> int:
     if watch:
         ended = on_queue(target, lambda queue: _watch(queue, job_id, as_json=target.as_json))
         return 1 if ended.state in (State.FAILED, State.CANCELLED) else 0
-
-    async def read(queue: Queue) -> tuple[Job, Estimate | None]:
-        return await queue.get(job_id), await queue.estimate(job_id)
-
-    found, estimate = on_queue(target, read)
+    found = on_queue(target, lambda queue: queue.get(job_id))
     if target.as_json:
         show_json(found)
     else:
-        show_job(found, estimate)
+        show_job(found)
     return 0
 
 
-def show_job(found: Job, estimate: Estimate | None) -> None:
+def show_job(found: Job) -> None:
     say(told(found))
-    error, progress = found.error, found.progress
+    error, progress, estimate = found.error, found.progress, found.estimate
     show_fields(
         [
             ("status", found.status),

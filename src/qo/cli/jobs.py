@@ -47,6 +47,7 @@ def show_jobs(found: list[Job]) -> None:
         "id": [job.id for job in found],
         "task": [job.task for job in found],
         "status": [job.status for job in found],
+        "starts in": [None if job.estimate is None else job.estimate.message for job in found],
         "priority": [job.priority for job in found],
         "user": [job.user for job in found],
         "tier": [job.tier for job in found],

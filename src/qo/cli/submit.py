@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from qo.cli.options import Target, by_option, moment, priority, span, store_options
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
 from qo.cli.telling import data_told, told
-from qo.job import Estimate, Job, State
+from qo.job import Job, State
 from qo.runtime.queue import Queue
 
 HOW_TO_GIVE_DATA = "Give JSON ('{\"id\": 7}', text in double quotes), @FILE, or - for standard input."
@@ -101,20 +102,20 @@ def submit(
 ) -> int:
     """Submit a job of TASK, with DATA as its payload: JSON as it stands, @FILE, or - for standard input."""
 
-    async def submitted(queue: Queue) -> tuple[Job, Estimate | None]:
+    async def submitted(queue: Queue) -> Job:
         job = await queue.submit(task, payload, run_at=run_at, **fields)
-        estimate = await queue.estimate(job.id)
+        job = msgspec.structs.replace(job, estimate=(await queue.get(job.id)).estimate)
         if wait or wait_timeout is not None:
             if not target.as_json:
-                _tell_submitted(job, estimate)
+                _tell_submitted(job)
             job = await queue.wait(job.id, None if wait_timeout is None else wait_timeout.total_seconds())
-        return job, estimate
+        return job
 
-    job, estimate = on_queue(target, submitted)
+    job = on_queue(target, submitted)
     if target.as_json:
         show_json(job)
     elif not (wait or wait_timeout is not None):
-        _tell_submitted(job, estimate)
+        _tell_submitted(job)
     else:
         say(told(job))
         if job.result is not None:
@@ -122,6 +123,6 @@ def submit(
     return 1 if job.state in (State.FAILED, State.CANCELLED) else 0
 
 
-def _tell_submitted(job: Job, estimate: Estimate | None) -> None:
-    starts = "" if estimate is None else f" It starts in about {estimate.message}."
+def _tell_submitted(job: Job) -> None:
+    starts = "" if job.estimate is None else f" It starts in about {job.estimate.message}."
     say(f"{told(job)}{starts}")

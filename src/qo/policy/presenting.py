@@ -7,18 +7,22 @@ from datetime import datetime
 
 import msgspec
 
-from qo.job import Job, State, Upgrade, Usage
+from qo.job import Estimate, Job, State, Upgrade, Usage
 from qo.policy.words import position_message, scheduled_message
 from qo.settings import Settings, Tier
 
 NUDGE = "Upgrade to jump ahead"
 
 
-def present(job: Job, settings: Settings, *, usage: Usage | None, now: datetime) -> Job:
+def present(
+    job: Job, settings: Settings, *, usage: Usage | None, estimate: Estimate | None = None, now: datetime
+) -> Job:
     """The job as its user reads it."""
     changes: dict[str, object] = {}
     if usage is not None:
         changes["usage"] = usage_of_job(usage, job)
+    if estimate is not None:
+        changes["estimate"] = estimate
     if job.position is not None:
         changes["position_message"] = position_message(job.position, job.position_original)
         changes["upgrade"] = upgrade(job.tier, settings.tiers, settings.queue.upgrade_url)

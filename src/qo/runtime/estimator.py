@@ -11,17 +11,17 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from qo.errors import QoError
+from qo.errors import QoError, StoreUnavailable
 from qo.job import Estimate, Job, State
 from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
 from qo.policy.ranges import Multipliers, learn, multiplier, next_aim, ranged_estimate
 from qo.policy.replay import NEVER, steady
 from qo.runtime.forecast import Forecast, Situation, forecast_line
-from qo.runtime.waiting import active_places, average_duration
+from qo.runtime.waiting import average_duration
 from qo.settings import Settings
 from qo.store.base import Store
 
@@ -63,6 +63,7 @@ class Estimator:
         self._every_seconds = every_seconds
         self._forecast: Forecast | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
         self._wanted_until = 0.0
         self._wanted = asyncio.Event()
         self._cursor: int | None = None
@@ -92,16 +93,38 @@ class Estimator:
         All who ask meanwhile share one replay. Where no run has been seen yet, or no worker takes its task, it is the
         base estimate. None for a job that is not in line, or that cannot start as things stand: `why` tells.
         """
-        if job.position is None:
-            return None
+        (estimate,) = await self.estimates_of([job])
+        return estimate
+
+    async def estimates_of(self, jobs: Sequence[Job]) -> list[Estimate | None]:
+        """The same of several jobs, in order. Where none of them is in line nothing is computed."""
+        in_line = [job for job in jobs if job.position is not None]
+        if not in_line:
+            return [None] * len(jobs)
         forecast = await self.fresh()
-        if not forecast.has_data or job.task not in forecast.staffed:
-            return await self._base_estimate(job)
+        kinds = {(job.task, job.tier) for job in in_line if not forecast.tells_of(job.task)}
+        averages = {kind: await self._average(forecast, *kind) for kind in kinds}
+        return [self._told(forecast, job, averages) for job in jobs]
+
+    def _told(self, forecast: Forecast, job: Job, averages: Mapping[tuple[str, str | None], float]) -> Estimate | None:
+        if job.position is None or not forecast.shut.isdisjoint(job.groups):
+            return None
+        if not forecast.tells_of(job.task):
+            return base_estimate(
+                position=job.position,
+                active_workers=forecast.places,
+                average_seconds=averages[job.task, job.tier],
+                settings=self._settings.estimate,
+            )
         rank = forecast.ranks.get(job.id)
         if rank is None:
             # It came after the replay. Whoever has its place in line now is about as far from the start.
             return self._at_position(forecast, job)
         return self._from_forecast(forecast, rank)
+
+    async def _average(self, forecast: Forecast, task: str, tier: str | None) -> float:
+        known = forecast.averages.get((task, tier))
+        return await average_duration(self._store, self._settings, task=task, tier=tier) if known is None else known
 
     async def fresh(self) -> Forecast:
         """A forecast that is not older than the time between two; made now if there is none."""
@@ -134,16 +157,12 @@ class Estimator:
             settings=self._settings.estimate,
         )
 
-    async def _base_estimate(self, job: Job) -> Estimate:
-        assert job.position is not None
-        return base_estimate(
-            position=job.position,
-            active_workers=await active_places(self._store),
-            average_seconds=await average_duration(self._store, self._settings, task=job.task, tier=job.tier),
-            settings=self._settings.estimate,
-        )
-
     # --- keeping fresh ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Keep fresh in the background, from now on until closed. Starting twice is harmless."""
+        if self._keeping is None:
+            self._keeping = asyncio.create_task(self.keep_fresh(), name="qo-estimates")
 
     async def keep_fresh(self) -> None:
         """Work out estimates every few seconds while somebody asks for them, until cancelled; else do nothing."""
@@ -173,13 +192,22 @@ class Estimator:
         """Work out estimates now. All who call while that is under way wait for the same."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh(), name="qo-estimates")
-        await asyncio.shield(self._refreshing)  # whoever gives up waiting must not take it from the others
+        refreshing = self._refreshing
+        try:
+            await asyncio.shield(refreshing)  # whoever gives up waiting must not take it from the others
+        except asyncio.CancelledError:
+            me = asyncio.current_task()
+            if refreshing.cancelled() and me is not None and not me.cancelling():
+                # It was given up, not who waits for it.
+                raise StoreUnavailable("The queue is being closed; connect again.") from None
+            raise
 
     async def close(self) -> None:
         """Give up what is under way. To be called before the store is closed."""
-        if self._refreshing is not None:
-            self._refreshing.cancel()
-            await asyncio.gather(self._refreshing, return_exceptions=True)
+        under_way = [task for task in (self._keeping, self._refreshing) if task is not None]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
 
     async def _refresh(self) -> None:
         """Read the line, learn from what has started, and play it forward in a thread."""

@@ -20,6 +20,7 @@ from qo.policy.replay import (
     spread_out,
     steady,
 )
+from qo.runtime.waiting import average_among, places_among
 from qo.settings import Settings
 from qo.store.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
 
@@ -54,6 +55,15 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     margin_seconds: float
     has_data: bool
     """whether anything that waits or runs has run before"""
+    shut: frozenset[str]
+    """the groups in which nobody can start as things stand"""
+    places: int
+    averages: Mapping[tuple[str, str | None], float]
+    """seconds of a run, by the tasks and tiers in line; with `places` what the base estimate is made of"""
+
+    def tells_of(self, task: str) -> bool:
+        """Whether the replay says more of jobs of this task than the base estimate would."""
+        return self.has_data and task in self.staffed
 
 
 def forecast_line(situation: Situation, settings: Settings) -> Forecast:
@@ -87,6 +97,15 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
         staffed=frozenset(task for worker in situation.workers for task in worker.tasks),
         margin_seconds=_margin(situation, durations),
         has_data=bool(situation.means),
+        shut=frozenset(group.group for group in situation.groups if group.paused or group.limit == 0),
+        places=places_among(
+            situation.workers,
+            limit=next((group.limit for group in situation.groups if group.group == GLOBAL), None),
+        ),
+        averages={
+            (task, tier): average_among(situation.means, settings, task=task, tier=tier)
+            for task, tier in {(task, tier) for task, tier, _ in numbers}
+        },
     )
 
 

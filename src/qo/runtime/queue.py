@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, overload
 
-from qo.errors import PhaseTaken, QueueFull, SubmitRefused, Timeout
+from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
@@ -60,7 +60,6 @@ class Queue:
         self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit)
         self.follower = Follower(store)
         self._estimator = Estimator(store, settings)
-        self._estimating: asyncio.Task[None] | None = None
         self._warned: set[LimitIgnored] = set()
 
     async def __aenter__(self) -> Queue:
@@ -73,9 +72,6 @@ class Queue:
 
     async def close(self) -> None:
         """Let go of the store. Closing twice is harmless."""
-        if self._estimating is not None:
-            self._estimating.cancel()
-            await asyncio.gather(self._estimating, return_exceptions=True)
         await self._estimator.close()
         await self.follower.close()
         await self.store.close()
@@ -107,6 +103,7 @@ class Queue:
         """Submit one job. It is durably accepted when this returns; a known `id` or `unique` key gives that job.
 
         Raises a `SubmitRefused` that says what to do; then nothing was stored and nothing charged.
+        The answer has no estimate yet, as nobody waits for a replay to submit: `get` or `estimate` gives it.
         """
         new = New(
             task=task,
@@ -182,8 +179,10 @@ class Queue:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def get(self, job_id: str) -> Job:
-        """A job as it is now. Raises `JobNotFound`."""
-        return await self._presented(await self.store.job(job_id))
+        """A job as it is now; in line, with its estimate (see `estimate`). Raises `JobNotFound`."""
+        job = await self.store.job(job_id)
+        (estimate,) = await self._estimates([job])
+        return await self._presented(job, estimate)
 
     async def jobs(
         self,
@@ -195,11 +194,11 @@ class Queue:
         limit: int = 100,
         newest_first: bool = False,
     ) -> list[Job]:
-        """Jobs by status or state: those in line in their order, then the others by submission."""
+        """Jobs by status or state: those in line in their order with estimates, then the others by submission."""
         found = await self.store.jobs(
             status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
         )
-        return await self._all_presented(found)
+        return await self._all_presented(found, await self._estimates(found))
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
@@ -264,16 +263,21 @@ class Queue:
             quota = find_tier(tier, self.settings.tiers).jobs_per_day
         return usage_of_user(used=used.used_today, quota=quota, resets_at=_next_reset())
 
-    async def _presented(self, job: Job) -> Job:
+    async def _presented(self, job: Job, estimate: Estimate | None = None) -> Job:
         usage = None if job.user is None else await self.usage(job.user)
-        return present(job, self.settings, usage=usage, now=datetime.now(UTC))
+        return present(job, self.settings, usage=usage, estimate=estimate, now=datetime.now(UTC))
 
-    async def _all_presented(self, jobs: Sequence[Job]) -> list[Job]:
+    async def _all_presented(
+        self, jobs: Sequence[Job], estimates: Sequence[Estimate | None] | None = None
+    ) -> list[Job]:
         users = sorted({job.user for job in jobs if job.user is not None})
         usages = dict(zip(users, await asyncio.gather(*map(self.usage, users)), strict=True))
         now = datetime.now(UTC)
         return [
-            present(job, self.settings, usage=None if job.user is None else usages[job.user], now=now) for job in jobs
+            present(
+                job, self.settings, usage=None if job.user is None else usages[job.user], estimate=estimate, now=now
+            )
+            for job, estimate in zip(jobs, estimates or [None] * len(jobs), strict=True)
         ]
 
     async def estimate(self, job_id: str) -> Estimate | None:
@@ -281,9 +285,17 @@ class Queue:
 
         From the first call on, and while somebody asks, estimates of the whole line are kept fresh in the background.
         """
-        if self._estimating is None:
-            self._estimating = asyncio.create_task(self._estimator.keep_fresh(), name="qo-estimates")
+        self._estimator.start()
         return await self._estimator.estimate_of(await self.store.job(job_id))
+
+    async def _estimates(self, jobs: Sequence[Job]) -> list[Estimate | None]:
+        """Of those in line. They only inform: where they cannot be worked out, jobs are told without."""
+        self._estimator.start()
+        try:
+            return await self._estimator.estimates_of(jobs)
+        except Exception as error:
+            log.warning("jobs are told without estimates: %s", error, exc_info=not isinstance(error, QoError))
+            return [None] * len(jobs)
 
     async def analytics(self, *, minutes: int = 60) -> Analytics:
         """The line, who works on it, and how it went in the last minutes."""

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.policy.groups import GLOBAL
 from qo.settings import Settings
 from qo.store.base import Store
+from qo.store.values import Mean, WorkerInfo
 
 
 async def average_duration(store: Store, settings: Settings, *, task: str | None, tier: str | None) -> float:
     """Seconds: of the task where it has run, else of the tier, else the first guess."""
-    names = [duration_of_task(task)] if task is not None else []
-    names += [duration_of_tier(tier)] if tier is not None else []
-    known = await store.averages(names)
-    for name in names:
-        if name in known:
-            return known[name].value
+    return average_among(await store.averages(_names_of(task, tier)), settings, task=task, tier=tier)
+
+
+def average_among(means: Mapping[str, Mean], settings: Settings, *, task: str | None, tier: str | None) -> float:
+    """The same, of averages that were read before."""
+    for name in _names_of(task, tier):
+        if name in means:
+            return means[name].value
     if tier is not None and tier in settings.tiers:
         return settings.tiers[tier].first_guess_secs
     return settings.estimate.first_guess_secs
 
 
+def _names_of(task: str | None, tier: str | None) -> list[str]:
+    names = [duration_of_task(task)] if task is not None else []
+    return names + ([duration_of_tier(tier)] if tier is not None else [])
+
+
 async def active_places(store: Store) -> int:
     """The live workers' places, at most the limit of everything, at least 1."""
-    places = sum(worker.places for worker in await store.workers())
-    limit = (await store.group(GLOBAL)).limit
+    return places_among(await store.workers(), limit=(await store.group(GLOBAL)).limit)
+
+
+def places_among(workers: Sequence[WorkerInfo], *, limit: int | None) -> int:
+    places = sum(worker.places for worker in workers)
     return max(1, places if limit is None else min(places, limit))

@@ -1,0 +1,182 @@
+"""The estimate that comes with every job in line, and what it costs those who read it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from running import soon
+
+import qo
+from qo.policy.estimate import duration_of_task
+from qo.runtime import estimator
+from qo.runtime.estimator import Estimator
+from qo.store.values import Average, Registration, TaskOptions
+
+
+@pytest.fixture
+def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many jobs were in line at each replay."""
+    counted: list[int] = []
+    replay = estimator.forecast_line
+
+    def counting(situation: Any, settings: Any) -> Any:
+        counted.append(len(situation.line))
+        return replay(situation, settings)
+
+    monkeypatch.setattr(estimator, "forecast_line", counting)
+    return counted
+
+
+async def one_place_and_runs_of_a_minute(queue: qo.Queue) -> None:
+    worker = Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9)
+    await queue.store.register(worker)
+    await queue.store.observe([(Average(name=duration_of_task("build"), first=60, weight=0.3), 60.0)] * 20)
+
+
+# --- who is told ----------------------------------------------------------------------------------------------
+
+
+async def test_a_job_in_line_is_read_with_its_estimate(queue: qo.Queue) -> None:
+    await one_place_and_runs_of_a_minute(queue)
+    *_, third = await queue.submit_many([qo.New("build", id=name) for name in "abc"])
+
+    read = (await queue.get("c")).estimate
+
+    assert read is not None
+    assert read.estimate_seconds == pytest.approx(120, rel=0.15)
+    assert read.lower_bound < 120 < read.upper_bound
+    assert third.estimate is None  # type: ignore[union-attr]  # nobody waits for a replay to submit
+
+
+async def test_jobs_in_a_list_have_each_their_own_estimate_and_those_not_in_line_none(queue: qo.Queue) -> None:
+    await one_place_and_runs_of_a_minute(queue)
+    await queue.submit_many([qo.New("build", id=name) for name in "abc"])
+    await queue.submit("build", id="later", delay=60)
+
+    told = {job.id: job.estimate for job in await queue.jobs()}
+
+    seconds = [told[name].estimate_seconds for name in "abc"]  # type: ignore[union-attr]
+    assert seconds == pytest.approx([0, 60, 120], rel=0.15, abs=10)
+    assert told["later"] is None
+
+
+async def test_before_anything_has_run_everybody_in_the_list_has_the_base_estimate(queue: qo.Queue) -> None:
+    await queue.submit_many([qo.New("build", id="a"), qo.New("mail", id="b", user="ada", tier="cto_scale")])
+
+    first, second = await queue.jobs()
+
+    assert first.estimate is not None
+    assert second.estimate is not None
+    # With its boost the second has become the first; nobody works yet, which counts as one place.
+    assert (first.id, first.estimate.estimate_seconds, first.estimate.message) == ("b", 900, "10 minutes-19 minutes")
+    assert (second.id, second.estimate.estimate_seconds) == ("a", 2 * 600)
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+@pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
+async def test_a_job_that_cannot_start_as_things_stand_has_none(
+    queue: qo.Queue, has_run: bool, was_replayed: bool
+) -> None:
+    if has_run:
+        await one_place_and_runs_of_a_minute(queue)
+    await queue.pause("gpu")
+    await queue.set_limit("licence", 0)
+    await queue.submit("build", id="free")
+    if not was_replayed:
+        await queue.get("free")
+    await queue.submit("build", id="paused", groups=["gpu"])
+    await queue.submit("build", id="shut out", groups=["licence"])
+
+    told = {job.id: job.estimate for job in await queue.jobs()}
+
+    assert (told["paused"], told["shut out"]) == (None, None)
+    assert (await queue.get("paused")).estimate is None
+    assert told["free"] is not None
+
+
+# --- what it costs --------------------------------------------------------------------------------------------
+
+
+async def test_a_thousand_who_get_their_job_at_once_share_one_replay(queue: qo.Queue, replays: list[int]) -> None:
+    await one_place_and_runs_of_a_minute(queue)
+    await queue.submit_many([qo.New("build", id=f"job-{number}") for number in range(1000)])
+
+    jobs = await soon(asyncio.gather(*(queue.get(f"job-{number}") for number in range(1000))))
+    await queue.jobs(limit=1000)
+
+    assert all(job.estimate is not None for job in jobs)
+    assert replays == [1000]
+
+
+async def test_where_nothing_is_in_line_nothing_is_computed(queue: qo.Queue, replays: list[int]) -> None:
+    await queue.submit("build", id="later", delay=60)
+    await queue.submit("build", id="gone")
+    await queue.cancel("gone")
+
+    for name in ("later", "gone"):
+        assert (await queue.get(name)).estimate is None
+    await queue.jobs()
+
+    assert replays == []
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+async def test_while_the_forecast_is_fresh_an_estimate_is_a_look_up(
+    queue: qo.Queue, has_run: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if has_run:
+        await one_place_and_runs_of_a_minute(queue)
+    await queue.submit("build", id="a")
+    job = await queue.store.job("a")
+    before = await queue.get("a")
+
+    async def asked_the_store(*args: Any, **options: Any) -> Any:
+        raise AssertionError("a look-up asks nobody")
+
+    for read in ("line", "leases", "groups", "group", "workers", "averages", "events", "estimate_errors"):
+        monkeypatch.setattr(queue.store, read, asked_the_store)
+    (after,) = await queue._estimator.estimates_of([job])
+
+    assert before.estimate is not None
+    assert after is not None
+
+
+# --- what it must not do --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [qo.StoreUnavailable("away"), ZeroDivisionError("wrong")], ids=["store", "bug"])
+async def test_where_estimates_cannot_be_worked_out_jobs_are_told_without(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    await queue.submit("build", id="a")
+
+    async def failing(self: Estimator) -> None:
+        raise failure
+
+    monkeypatch.setattr(Estimator, "read", failing)
+
+    assert (await queue.get("a")).estimate is None
+    assert [job.estimate for job in await queue.jobs()] == [None]
+    with pytest.raises(type(failure)):
+        await queue.estimate("a")
+
+
+async def test_who_waits_for_a_replay_while_the_queue_is_closed_is_not_cancelled(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.submit("build", id="a")
+    begun = asyncio.Event()
+
+    async def never(self: Estimator) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Estimator, "read", never)
+    asked = asyncio.create_task(queue.estimate("a"))
+    await soon(begun.wait())
+    await queue.close()
+
+    with pytest.raises(qo.StoreUnavailable):
+        await soon(asked)
