@@ -1,0 +1,90 @@
+"""Actions of the state machine: workers come and go, time passes, and what is done in passing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from machine_scene import Scene, action
+from strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations
+
+from qo.job import JobError, State
+from qo.store.values import Average, Registration
+
+
+class Workers(Scene):
+    """They say what they handle, or goodbye."""
+
+    @action(registration=registrations)
+    def register(self, registration: Registration) -> None:
+        self.do("register", registration)
+
+
+class Upkeep(Scene):
+    """Time, leases that end, aging, retention; averages and records too."""
+
+    @action(5, span=st.sampled_from([1, SECOND_MS, 6 * SECOND_MS, 16 * SECOND_MS, LEASE_MS // 2, LEASE_MS]))
+    def time_passes(self, span: int) -> None:
+        self.now += span
+
+    @action()
+    def the_clock_jumps(self, data: st.DataObject) -> None:
+        to_midnight = DAY_MS - self.now % DAY_MS
+        jumps = [2 * LEASE_MS, to_midnight, to_midnight + SECOND_MS, 3 * DAY_MS]
+        jumps += [-1, -LEASE_MS, -LEASE_MS - 1, -2 * LEASE_MS, -DAY_MS]
+        self.now += data.draw(st.sampled_from(jumps))
+
+    @action(2, lease_ms=st.sampled_from([LEASE_MS, 5 * LEASE_MS]))
+    def catch_up(self, lease_ms: int) -> None:
+        self.do("catch_up", lease_ms=lease_ms)
+
+    @action(2, when=lambda self: self.state.leases)
+    def leases_run_out(self, data: st.DataObject) -> None:
+        """Upkeep goes on, nobody renews: without a gap, leases end."""
+        for _ in range(data.draw(st.integers(2, 4))):
+            self.now += LEASE_MS // 2
+            self.do("catch_up", lease_ms=LEASE_MS)
+
+    @action(2, period_ms=st.sampled_from([1, SECOND_MS, LEASE_MS]))
+    def age(self, period_ms: int) -> None:
+        self.do("age", period_ms=period_ms)
+
+    @action(2, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
+    def fail_unconfirmed(self, after_ms: int) -> None:
+        self.do("fail_unconfirmed", after_ms=after_ms, error=JobError(message="Nobody confirmed."))
+
+    @action(
+        4,
+        when=lambda self: self.jobs_in(State.CONFIRMING),
+        ages_ms=st.sampled_from([(0,), (SECOND_MS, LEASE_MS), (0, 1, DAY_MS)]),
+    )
+    def take_reminders(self, ages_ms: tuple[int, ...]) -> None:
+        self.do("take_reminders", ages_ms=ages_ms)
+
+    @action(
+        2,
+        keep_ms=st.sampled_from([0, SECOND_MS, LEASE_MS, DAY_MS]),
+        keep_jobs=st.sampled_from([0, 1, 2, 100]),
+        keep_events=st.sampled_from([0, 5, 1000]),
+    )
+    def forget(self, keep_ms: int, keep_jobs: int, keep_events: int) -> None:
+        self.do("forget", keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
+
+    @action(value=st.sampled_from([0.5, 30.0, 900.0]), weight=st.sampled_from([0.0, 0.3, 1.0]))
+    def observe(self, value: float, weight: float) -> None:
+        self.both.do("observe", [(Average(name="tier:fast", first=900.0, weight=weight), value)])
+
+    @action(ratios=st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=1, max_size=3), keep=st.integers(1, 4))
+    def record_estimate_errors(self, ratios: list[float], keep: int) -> None:
+        self.both.do("record_estimate_errors", "build", ratios, keep=keep)
+        self.both.do("estimate_errors", "build")
+
+    @action(
+        name=st.sampled_from(["key:1", "key:2"]),
+        value=st.sampled_from([{"a": 1}, "text", None]),
+        version=st.integers(0, 2),
+    )
+    def put_record(self, name: str, value: Any, version: int) -> None:
+        self.both.do("put_record", name, value, version=version)
+        self.both.do("record", name)
+        self.both.do("records", "key:")
