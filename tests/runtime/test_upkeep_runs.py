@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from clocked import ClockedStore
-from running import running, soon
+from local_servers import Receiver
+from notify_fixtures import receiver_fixture  # noqa: F401 - asked for by name
+from notifying import SECRET
+from running import running, soon, until
 
 import qo
 from qo.job import State
 from qo.runtime.cron import define_entry, submit_tick
+from qo.runtime.notifier import verify
 from qo.runtime.queue import Queue
 from qo.runtime.upkeep import HOUR_MS, Upkeep
+from qo.settings import load_settings
 from qo.store.values import Outcome
 
 NOW = 1_900_000_000_000
@@ -29,6 +35,35 @@ class Sent:
 
     async def send(self, notice: Any) -> None:
         self.notices.append(notice)
+
+
+class TakenReminders:
+    """Counts the reminders that workers take from a store, and how often they find none due."""
+
+    def __init__(self, store: ClockedStore) -> None:
+        self._take = store.take_reminders
+        self._taken = self._in_vain = 0
+        store.take_reminders = self._take_counted
+
+    async def _take_counted(self, **options: Any) -> Any:
+        reminders = await self._take(**options)
+        self._taken += len(reminders)
+        self._in_vain += not reminders
+        return reminders
+
+    async def are_looked_for_in_vain(self, *, times: int) -> None:
+        enough = self._in_vain + times
+
+        async def often_enough() -> bool:
+            return self._in_vain >= enough
+
+        await until(often_enough)
+
+    async def have_reached(self, receiver: Receiver) -> None:
+        async def all_have() -> bool:
+            return len(receiver.bodies) >= self._taken
+
+        await until(all_have)
 
 
 @pytest.fixture
@@ -76,6 +111,41 @@ async def test_reminders_go_out_at_12_and_23_hours_once_each_whatever_the_number
     assert numbers == [(12, 1), (23, 2)]
     assert [notice.job_id for notice in sent.notices] == [job_id, job_id]
     assert sent.notices[0].message == ("build has waited 12 hours for a confirmation. Continue for 3 more iterations")
+
+
+async def test_reminders_of_running_workers_reach_a_real_receiver_signed_and_once_each(
+    clock: ClockedStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qo.runtime.upkeep.EVERY_SECONDS", 0.01)
+    notify = {"webhook_url": receiver.url, "webhook_secret": SECRET}
+    queue = Queue(clock, load_settings({"notify": notify}, environ={}))  # type: ignore[arg-type]
+    workers = [qo.Worker(queue, f"worker-{number}") for number in range(2)]
+    for worker in workers:
+        worker.task("other")(lambda: None)
+    reminders = TakenReminders(clock)
+    job_id = await confirming(queue)
+    received = []
+    async with running(*workers):
+        for age_ms in (12 * HOUR_MS - 1, 12 * HOUR_MS, 23 * HOUR_MS - 1, 23 * HOUR_MS):
+            clock.now = NOW + age_ms
+            await reminders.are_looked_for_in_vain(times=6)  # so both workers have looked at this time
+            await reminders.have_reached(receiver)
+            received.append(len(receiver.bodies))
+
+    assert received == [0, 1, 1, 2]
+    now = datetime.now(UTC)
+    calls = list(zip(receiver.headers, receiver.bodies, strict=True))
+    assert [verify(SECRET, headers, body, now=now) for headers, body in calls] == [True, True]
+    assert [verify("another secret", headers, body, now=now) for headers, body in calls] == [False, False]
+    told = [json.loads(body) for body in receiver.bodies]
+    assert [(each["kind"], each["job_id"], each["user"]) for each in told] == [
+        ("confirmation_reminder", job_id, "ada")
+    ] * 2
+    assert [(each["message"], each["detail"]) for each in told] == [
+        ("build has waited 12 hours for a confirmation. Continue for 3 more iterations", {"number": 1}),
+        ("build has waited 23 hours for a confirmation. Continue for 3 more iterations", {"number": 2}),
+    ]
+    assert told[0]["id"] != told[1]["id"]
 
 
 async def test_unconfirmed_for_24_hours_fails_and_can_be_retried(
