@@ -12,7 +12,7 @@ from running import until
 
 import qo
 from qo.runtime.queue import Queue
-from qo.runtime.semaphore import Semaphore
+from qo.runtime.semaphore import Semaphore, user_semaphore
 from qo.settings import load_settings
 from qo.store.values import Lease
 
@@ -30,6 +30,11 @@ Beside = Callable[..., Awaitable[None]]
 def queue_on(store: Any, **sections: Any) -> Queue:
     """Another queue on a store, as another process would have one."""
     return Queue(store, load_settings({**SETTINGS, **sections}, environ={}))
+
+
+def two_on_one_slot(staged: Staged, queue: Queue) -> tuple[Semaphore, Semaphore]:
+    """Two processes that compete for a user's only slot: the calls of the first are staged, those of the other not."""
+    return user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
 
 
 class Staged:

@@ -24,8 +24,8 @@ from semaphore_staging import (
     Staged,
     is_untouched,
     listening,
-    queue_on,
     start_job,
+    two_on_one_slot,
     waiting,
 )
 
@@ -191,7 +191,7 @@ async def test_when_one_of_two_that_wait_under_one_name_gives_up_the_other_gets_
 async def test_one_that_is_cancelled_takes_nothing_from_another_of_its_name_that_was_granted_the_slot(
     queue: qo.Queue, staged: Staged
 ) -> None:
-    one, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    one, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
     cancelled = asyncio.create_task(one.acquire("h", timeout=60))
     granted = asyncio.create_task(other.acquire("h", timeout=60))

@@ -8,7 +8,7 @@ from typing import Any
 from clocked import ClockedStore
 from running import soon, until
 from semaphore_fixtures import clock_fixture, overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
-from semaphore_staging import JOBS_LEASE, Staged, asked_at, is_untouched, listening, queue_on, waiting
+from semaphore_staging import JOBS_LEASE, Staged, asked_at, is_untouched, listening, queue_on, two_on_one_slot, waiting
 
 import qo
 from qo.runtime.semaphore import user_semaphore
@@ -17,7 +17,7 @@ from qo.runtime.semaphore import user_semaphore
 async def test_one_that_waits_is_woken_by_the_store_and_asks_no_more_than_it_must(
     queue: qo.Queue, staged: Staged
 ) -> None:
-    semaphore, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
     waiter = asyncio.create_task(semaphore.acquire("h", timeout=60))
     await listening(staged)
@@ -33,7 +33,7 @@ async def test_one_that_waits_is_woken_by_the_store_and_asks_no_more_than_it_mus
 
 
 async def test_one_that_waits_hears_of_a_slot_that_came_before_it_listened(queue: qo.Queue, staged: Staged) -> None:
-    semaphore, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
 
     async def release(*_: Any) -> None:
@@ -50,7 +50,7 @@ async def test_one_that_waits_hears_of_a_slot_that_came_before_it_listened(queue
 async def test_one_that_was_handed_a_slot_and_lost_it_before_it_noticed_waits_on(
     queue: qo.Queue, staged: Staged
 ) -> None:
-    semaphore, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
     waiter = asyncio.create_task(semaphore.acquire("h", timeout=60))
     lost = []
@@ -151,7 +151,7 @@ async def test_a_place_in_line_is_kept_as_long_as_its_holder_waits(clock: Clocke
 
 
 async def test_a_slot_that_comes_in_the_moment_the_time_is_up_is_kept(queue: qo.Queue, staged: Staged) -> None:
-    semaphore, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
     handed_over = []
 
@@ -170,7 +170,7 @@ async def test_a_slot_that_comes_in_the_moment_the_time_is_up_is_kept(queue: qo.
 
 
 async def test_a_slot_that_comes_just_after_the_time_was_up_stays_free(queue: qo.Queue, staged: Staged) -> None:
-    semaphore, other = user_semaphore(queue_on(staged), "ada", "solo"), user_semaphore(queue, "ada", "solo")
+    semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
     released = []
 
