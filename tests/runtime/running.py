@@ -52,10 +52,3 @@ async def run_one(queue: qo.Queue, worker: qo.Worker, task: str, data: object = 
     job = await queue.submit(task, data, **options)
     await soon(worker.run_until_idle())
     return await queue.get(job.id)
-
-
-async def run_through_retries(queue: qo.Queue, worker: qo.Worker, task: str, **options: object) -> qo.Job:
-    """Submit a job and run it until it has ended, however many attempts that takes."""
-    job = await queue.submit(task, **options)
-    async with running(worker):
-        return await queue.wait(job.id, timeout=15)

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from running import run_one, run_through_retries, running, soon, state_is
+from running import run_one, running, soon, state_is
 
 import qo
 
@@ -24,11 +24,13 @@ async def test_a_handler_that_takes_too_long_is_stopped_and_tried_again(queue: q
         finally:
             stopped.append(True)
 
-    job = await run_through_retries(queue, worker, "slow", max_attempts=2)
+    job = await queue.submit("slow", max_attempts=2)
+    async with running(worker):
+        ended = await queue.wait(job.id, timeout=15)
 
-    assert (job.state, job.attempts, stopped) == (qo.State.FAILED, 2, [True, True])
-    assert job.error is not None
-    assert job.error.message == "It took longer than the 0.05 seconds it may take."
+    assert (ended.state, ended.attempts, stopped) == (qo.State.FAILED, 2, [True, True])
+    assert ended.error is not None
+    assert ended.error.message == "It took longer than the 0.05 seconds it may take."
 
 
 async def test_a_submits_timeout_wins_over_the_tasks(queue: qo.Queue, worker: qo.Worker) -> None:

@@ -8,9 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from running import run_one, run_through_retries, soon
+from running import run_one, running, soon
 
 import qo
+
+
+async def run_through_retries(queue: qo.Queue, worker: qo.Worker, task: str, **options: Any) -> qo.Job:
+    """Submit a job and run it until it has ended, however many attempts that takes."""
+    job = await queue.submit(task, **options)
+    async with running(worker):
+        return await queue.wait(job.id, timeout=15)
+
 
 # --- retries --------------------------------------------------------------------------------------------------
 
