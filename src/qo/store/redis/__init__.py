@@ -1,0 +1,1 @@
+"""The store on Redis 7 or Valkey, for more than one machine. Same operation, same file name as in every other store."""
