@@ -1,32 +1,23 @@
-"""Tiers, quotas, the cap and usage through the front door, with the numbers of the specification."""
+"""Tiers, quotas, the cap and usage through the front door. Their numbers are in `test_numbers_of_the_spec.py`."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from clocked import ClockedStore
-from running import run_one
 
 import qo
 from qo.job import State
 from qo.policy.days import DAY_MS
 from qo.runtime.queue import Queue
-from qo.settings import BUILT_IN_TIERS, load_settings
+from qo.settings import load_settings
 
 MIDNIGHT = 1_900_022_400_000  # of some day
 NOON = MIDNIGHT + DAY_MS // 2
 MINUTE_MS = 60_000
-
-TABLE = {
-    # running per user, per project, a day, boost, iterations, at most, first guess
-    "bootstrapper": (2, 2, 5, 0, 2, 6, 480),
-    "partner": (3, 3, 50, 2, 3, 9, 600),
-    "cto_scale": (10, 5, 200, 5, 5, 15, 900),
-}
 
 
 @pytest.fixture
@@ -39,75 +30,7 @@ def clocked(queue: qo.Queue, clock: ClockedStore) -> qo.Queue:
     return Queue(clock, queue.settings, draw=random.Random(1).random)  # type: ignore[arg-type]
 
 
-# --- the table of tiers ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("tier", TABLE)
-async def test_running_at_once_per_user_and_per_project(queue: qo.Queue, tier: str) -> None:
-    await queue.submit("build", user="ada", project="site", tier=tier)
-
-    per_user, per_project, *_ = TABLE[tier]
-    assert (await queue.limit("user:ada")).limit == per_user
-    assert (await queue.limit("project:site")).limit == per_project
-
-
-@pytest.mark.parametrize("tier", TABLE)
-async def test_jobs_a_day_then_the_next_day_and_nobody_is_refused(clocked: qo.Queue, tier: str) -> None:
-    a_day = TABLE[tier][2]
-    *today, tomorrows = [await clocked.submit("build", user="ada", tier=tier) for _ in range(a_day + 1)]
-
-    assert {job.state for job in today} == {State.QUEUED}
-    assert (tomorrows.state, tomorrows.deferred) == (State.SCHEDULED, True)
-    assert tomorrows.usage is not None
-    assert (tomorrows.usage.jobs_used, tomorrows.usage.jobs_remaining) == (a_day, 0)
-
-
-@pytest.fixture
-def overrides(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Room in line for a whole day of the largest tier."""
-    return {"queue": {"cap": 1000}} if "jobs_a_day" in request.node.name else {}
-
-
-@pytest.mark.parametrize("tier", TABLE)
-async def test_boost_passes_so_many_of_those_that_came_just_before(queue: qo.Queue, tier: str) -> None:
-    for _ in range(10):
-        await queue.submit("build")
-
-    boosted = await queue.submit("build", user="ada", tier=tier)
-
-    assert boosted.position == 11 - TABLE[tier][3]
-
-
-@pytest.mark.parametrize("tier", TABLE)
-async def test_iterations_before_confirmation_and_at_most(queue: qo.Queue, worker: qo.Worker, tier: str) -> None:
-    @worker.task
-    async def improve(data: Any, ctx: qo.Context) -> None:
-        async for _ in ctx.iterations():
-            pass
-
-    job = await run_one(queue, worker, "improve", user="ada", tier=tier)
-
-    batch, most = TABLE[tier][4:6]
-    assert (job.state, job.iterations, job.iterations_max) == (State.CONFIRMING, batch, most)
-    assert job.usage is not None
-    assert (job.usage.iterations_used, job.usage.iterations_remaining) == (batch, most - batch)
-
-
-@pytest.mark.parametrize("tier", [*TABLE, None])
-async def test_first_guess_of_a_jobs_duration(queue: qo.Queue, tier: str | None) -> None:
-    job = await queue.submit("build", user="ada", tier=tier)
-
-    estimate = await queue.estimate(job.id)
-
-    assert estimate is not None
-    assert estimate.estimate_seconds == (600 if tier is None else TABLE[tier][6])
-
-
-def test_the_built_in_tiers_are_exactly_those() -> None:
-    assert {
-        name: (t.per_user, t.per_project, t.jobs_per_day, t.boost, t.iterations, t.max_iterations, t.first_guess_secs)
-        for name, t in BUILT_IN_TIERS.items()
-    } == TABLE
+# --- tiers ----------------------------------------------------------------------------------------------------
 
 
 async def test_other_tiers_and_numbers_work_the_same_way(queue: qo.Queue) -> None:
@@ -171,21 +94,6 @@ async def test_a_deferred_job_says_when_its_turn_comes(queue: qo.Queue) -> None:
 # --- the cap --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("over", "minutes"), [(0, 15), (1, 30), (2, 30), (5, 60)], ids=["600 s", "1200 s", "1800 s", "3600 s"]
-)
-async def test_a_full_line_says_when_to_come_back_in_steps_of_15_minutes(
-    queue: qo.Queue, over: int, minutes: int
-) -> None:
-    await queue.submit_many([qo.New("build")] * (100 + over))
-
-    with pytest.raises(qo.QueueFull) as refusal:
-        await queue.submit("build", user="ada", tier="partner")
-
-    assert refusal.value.retry_after == timedelta(minutes=minutes)
-    assert str(refusal.value).startswith(f"The system is busy, try again in {minutes} minutes")
-
-
 async def test_what_does_not_join_the_line_now_is_never_refused(queue: qo.Queue) -> None:
     await queue.submit_many([qo.New("build")] * 100)
 
@@ -202,14 +110,6 @@ async def test_the_cap_is_for_users_or_for_all(queue: qo.Queue, applies_to: str)
     answers = await capped.submit_many([qo.New("build")] * 4)
 
     assert isinstance(answers[3], qo.QueueFull) == (applies_to == "all")
-
-
-async def test_a_refused_submit_is_not_charged(queue: qo.Queue) -> None:
-    await queue.submit_many([qo.New("build")] * 100)
-    with pytest.raises(qo.QueueFull):
-        await queue.submit("build", user="ada", tier="partner")
-
-    assert (await queue.usage("ada", tier="partner")).jobs_used == 0
 
 
 # --- usage ----------------------------------------------------------------------------------------------------
