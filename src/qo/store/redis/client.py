@@ -25,7 +25,7 @@ from qo.store.redis.scripts import Script
 try:
     import hiredis
 except ImportError:
-    raise SettingsError("A redis:// store needs its driver: install qo[redis] (pip install 'qo-queue[redis]').") from None
+    raise SettingsError("A store on Redis needs a driver: install qo[redis] (pip install 'qo-queue[redis]').") from None
 
 log = logging.getLogger("qo.store")
 

@@ -1,0 +1,91 @@
+"""What an acknowledged job survives on this server, and which servers are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from qo.errors import StoreUnavailable
+from qo.store.redis.client import Client, ServerRefused
+
+OLDEST_VERSION = 7
+SETTINGS = ("appendfsync", "save")
+
+
+async def describe(client: Client, *, force: bool) -> str:
+    """One line for the log. Raises StoreUnavailable for a server that is too old, a replica, or free to throw jobs
+    away; the last is accepted with `force`."""
+    # In a cluster this leads to the node that has the namespace, whose answers count.
+    await client.command("EXISTS", client.prefix)
+    info = parse_info(await client.command("INFO"))
+    try:
+        reply = await client.command("CONFIG", "GET", *SETTINGS)
+    except ServerRefused:
+        settings = None  # managed servers keep it to themselves
+    else:
+        texts = [text.decode() for text in reply]
+        settings = dict(zip(texts[::2], texts[1::2], strict=True))
+    return judge(client.address, info, settings, force=force)
+
+
+def parse_info(reply: bytes) -> dict[str, str]:
+    pairs = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
+    return {name: value for name, colon, value in pairs if colon}
+
+
+def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | None, *, force: bool) -> str:
+    """`settings` is None where the server does not tell them."""
+    kind = "Valkey" if info.get("server_name") == "valkey" else "Redis"
+    version = info.get("valkey_version") or info.get("redis_version", "0")
+    server = f"{kind} {version} at {address}"
+    if int(version.partition(".")[0]) < OLDEST_VERSION:
+        raise StoreUnavailable(f"{server} is too old; qo needs Redis {OLDEST_VERSION} or newer, or Valkey.")
+    if info.get("role") == "slave":
+        raise StoreUnavailable(f"{server} is a replica, which takes no writes; name its primary in store.url.")
+    remarks = [_survives(info, settings)]
+    if int(info.get("connected_slaves", "0")):
+        remarks.append("a failover may cost what had not reached the replica")
+    policy, memory = info.get("maxmemory_policy", "noeviction"), int(info.get("maxmemory", "0"))
+    if memory and policy != "noeviction":
+        if not force:
+            raise StoreUnavailable(
+                f"{server} throws keys away when its memory is full (maxmemory-policy {policy}, maxmemory {memory}), "
+                "and jobs with them; set its maxmemory-policy to noeviction, or force the store to be used as it is."
+            )
+        remarks.append(f"when its {memory} bytes are full it throws jobs away ({policy}), which was forced")
+    return f"{server}: {'; '.join(remarks)}"
+
+
+def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> str:
+    if info.get("aof_enabled") == "1":
+        if info.get("aof_last_write_status", "ok") != "ok":
+            return "append-only file, but its last write failed: an acknowledged job may not survive anything"
+        match settings and settings.get("appendfsync"):
+            case "always":
+                return (
+                    "append-only file, synced before every answer: "
+                    "an acknowledged job survives a crash of the server process and a power loss"
+                )
+            case "everysec":
+                return (
+                    "append-only file, synced every second: an acknowledged job survives a crash of the server "
+                    "process; a power loss may cost the last second or two"
+                )
+            case "no":
+                return (
+                    "append-only file, synced when the system does: an acknowledged job survives a crash of the server "
+                    "process; a power loss may cost the last half minute"
+                )
+        return (
+            "append-only file, how often it is synced is not told: an acknowledged job survives a crash of the server "
+            "process; what a power loss costs is not known"
+        )
+    if settings is None:
+        return (
+            "no append-only file, whether there are snapshots is not told: a restart of the server may lose every job"
+        )
+    if settings.get("save"):
+        return (
+            f"snapshots only (save {settings['save']}): "
+            "a crash of the server loses every job acknowledged since the last one"
+        )
+    return "no persistence: a restart of the server loses every job"
