@@ -96,6 +96,20 @@ async def test_a_job_that_cannot_start_as_things_stand_has_none(
     assert told["free"] is not None
 
 
+async def test_a_job_that_came_after_the_replay_is_not_told_by_one_that_cannot_start(queue: qo.Queue) -> None:
+    await one_place_and_runs_of_a_minute(queue)
+    await queue.pause("gpu")
+    await queue.submit_many([qo.New("build", groups=["gpu"])] * 3)
+    await queue.submit_many([qo.New("build", id=name) for name in "ab"])
+    await queue.get("a")
+    await queue.submit("build", id="urgent", priority="urgent")
+
+    estimate = (await queue.get("urgent")).estimate
+
+    assert estimate is not None
+    assert estimate.estimate_seconds < 10
+
+
 # --- what it costs --------------------------------------------------------------------------------------------
 
 

@@ -140,10 +140,9 @@ class Estimator:
     def _at_position(self, forecast: Forecast, job: Job) -> Estimate | None:
         assert job.position is not None
         behind = len(forecast.starts) + 1
-        if job.position < behind:
-            seconds = forecast.starts[job.position - 1]
-        else:
-            seconds = forecast.newcomer_seconds * (job.position / behind)
+        # Those who cannot start hold up nobody: the first from there on who can.
+        here = (start for start in forecast.starts[job.position - 1 :] if start != NEVER)
+        seconds = next(here, forecast.newcomer_seconds * max(job.position / behind, 1.0))
         return self._ranged(forecast, seconds, task=job.task, position=job.position)
 
     def _ranged(self, forecast: Forecast, seconds: float, *, task: str, position: int) -> Estimate | None:
