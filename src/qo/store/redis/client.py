@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import socket
 import ssl
@@ -181,10 +182,13 @@ class Availability:
 
 
 def said(cause: BaseException) -> str:
+    """For people; asyncio's own words for a refused connection repeat the address."""
     if isinstance(cause, TimeoutError) and not str(cause):
         return "no answer in time"
-    if isinstance(cause, OSError) and cause.strerror:
-        return cause.strerror
+    if isinstance(cause, socket.gaierror):
+        return f"its name is not known: {cause.strerror}"
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno)
     return str(cause) or type(cause).__name__
 
 
@@ -216,8 +220,13 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()
         self._reader.feed(data)
-        while (reply := self._reader.gets()) is not _NOT_YET:
-            self.hear(reply)
+        try:
+            while (reply := self._reader.gets()) is not _NOT_YET:
+                self.hear(reply)
+        except hiredis.ProtocolError:
+            lost = self.lost
+            self.abort()
+            lost(ConnectionError("what answers there is not Redis"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost(error or ConnectionError("the server closed the connection"))
@@ -483,7 +492,6 @@ class _Line:
 
     def _is_well(self) -> None:
         self._attempts = 0
-        self._trouble = None
         self._server.availability.back(self._server.nodes.current)
 
     # --- connecting -------------------------------------------------------------------------------------------
@@ -526,6 +534,7 @@ class _Line:
         else:
             connection.hear, connection.lost = self._hear, self._lose
             self._connection = connection
+            self._trouble = None
             self._missing.clear()
 
     # --- giving up --------------------------------------------------------------------------------------------
