@@ -10,16 +10,15 @@ import apsw
 import msgspec
 
 from qo.errors import JobNotFound
-from qo.job import Job, JobError, Progress, State, moment, status_of
+from qo.job import Job
 from qo.policy.groups import groups_of
 from qo.store.sqlite import sql
 from qo.store.sqlite.writes import Writes
+from qo.store.stored_job import stored_job
 
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
-_decode_progress = msgspec.json.Decoder(Progress).decode
-_decode_error = msgspec.json.Decoder(JobError).decode
 
 
 class JobRow(msgspec.Struct, gc=False):
@@ -73,7 +72,6 @@ class JobRow(msgspec.Struct, gc=False):
 
 SELECT = "SELECT * FROM job"
 INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
-_STATES = {state.value: state for state in State}
 _updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}
 
 
@@ -137,41 +135,5 @@ def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
-    state = _STATES[row.state]
-    return Job(
-        id=row.id,
-        task=row.task,
-        state=state,
-        status=status_of(state, row.stage),
-        priority=row.priority,
-        groups=groups,
-        submitted_at=moment(row.submitted_at),
-        attempts=row.attempts,
-        max_attempts=row.max_attempts,
-        stage=row.stage,
-        tier=row.tier,
-        user=row.user,
-        project=row.project,
-        parent=row.parent,
-        phase=row.phase,
-        unique=row.unique_key,
-        position=position,
-        position_original=row.position_original,
-        iterations=row.iterations,
-        iterations_granted=row.iterations_granted,
-        iterations_max=row.iterations_max,
-        progress=None if row.progress is None else _decode_progress(row.progress),
-        result=None if result is None else decode(result),
-        error=None if row.error is None else _decode_error(row.error),
-        message=row.message,
-        worker=row.worker,
-        token=None if row.token is None else str(row.token),
-        timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
-        cancel_wanted=bool(row.cancel_wanted),
-        run_at=None if row.run_at is None else moment(row.run_at),
-        deferred=bool(row.deferred),
-        joined_at=None if row.joined_at is None else moment(row.joined_at),
-        started_at=None if row.started_at is None else moment(row.started_at),
-        confirmation_required_at=None if row.confirming_at is None else moment(row.confirming_at),
-        finished_at=None if row.finished_at is None else moment(row.finished_at),
-    )
+    token = None if row.token is None else str(row.token)
+    return stored_job(row, groups=groups, token=token, position=position, result=result)

@@ -1,0 +1,55 @@
+#!lua
+-- acquire: take one slot in each group of a ticket, all or nothing, or wait in line for it.
+--
+-- Arguments  tickets
+-- Answers    what each holder has now
+-- Events     granted, for what is handed over to those who waited
+-- include lib/catch_up.lua
+-- include lib/wake.lua
+
+local function held_token(holder)
+  return call('HGET', written(key('callers')), holder) or nil
+end
+
+local function stand_in_line(wanted)
+  local known = tickets.get(wanted.holder)
+  if known then
+    known.wait_ms, known.lease_ms, known.expires_at = wanted.wait_ms, wanted.lease_ms, step.now + wanted.wait_ms
+    tickets.save(known)
+    return
+  end
+  tickets.enter({
+    holder = wanted.holder, key = line.order_key(wanted.priority, line.drawn_place(0)), groups = wanted.groups,
+    expires_at = step.now + wanted.wait_ms, lease_ms = wanted.lease_ms, wait_ms = wanted.wait_ms,
+    worker = wanted.worker, joined_at = step.now,
+  })
+end
+
+local function grant_of(holder)
+  local token = held_token(holder)
+  if not token then
+    return { waiting = tickets.get(holder) and true or nil }
+  end
+  return { token = token, slots = lease.slots(lease.get(token)), expires_at = lease.end_of(token) }
+end
+
+if #arguments.tickets > 0 then
+  catch_up.run(arguments.tickets[1].lease_ms)
+end
+local asking = {}
+for _, wanted in ipairs(arguments.tickets) do
+  asking[wanted.holder] = true
+  if not held_token(wanted.holder) then
+    stand_in_line(wanted)
+  end
+  hand_over(asking)
+  local ticket = wanted.wait_ms == 0 and tickets.get(wanted.holder)
+  if ticket then
+    tickets.drop(ticket)
+  end
+end
+local answers = {}
+for i, wanted in ipairs(arguments.tickets) do
+  answers[i] = grant_of(wanted.holder)
+end
+return step.answer({ answers = answers })

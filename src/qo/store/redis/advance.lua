@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- advance: record what handlers report while they run.
+--
+-- Arguments  advances, each with the number of its checkpoint among ARGV, if it has one
+-- Answers    for each, whether it is lost and whether a cancel is wanted
+-- Events     running; stage; progress
+-- include lib/lease.lua
+
+local function advance(item, row)
+  if not row or not lease.is_held(row, item.token) then
+    return { lost = true }
+  end
+  if row.state == 'starting' then
+    row.state = 'running'
+    step.event('running', row.id)
+  end
+  row.message = item.message or row.message
+  if item.stage then
+    row.stage = item.stage
+    step.event('stage', row.id, { stage = item.stage, message = item.message or cjson.null })
+  end
+  if item.progress then
+    row.progress = item.progress
+    step.event_with('progress', row.id, item.progress)
+  end
+  if item.iteration and item.iteration > (row.iterations or 0) then
+    row.iterations = item.iteration
+  end
+  rows.save(row)
+  if item.checkpoint then
+    later('HSET', key('checkpoints'), row.number, ARGV[item.checkpoint])
+  end
+  return { expires_at = lease.end_of(row.token), cancel_wanted = row.cancel_wanted }
+end
+
+local ids = {}
+for i, item in ipairs(arguments.advances) do
+  ids[i] = item.job_id
+end
+local numbers = rows.numbers(ids)
+rows.load(numbers)
+local answers = {}
+for i, item in ipairs(arguments.advances) do
+  answers[i] = advance(item, numbers[i] and rows.get(numbers[i]))
+end
+return step.answer({ answers = answers })

@@ -1,0 +1,38 @@
+#!lua flags=no-writes
+-- blockers: what stands between a job and its start.
+--
+-- Arguments  job_id
+-- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task;
+--            refused: no_job
+-- include lib/status.lua
+-- include lib/answer.lua
+-- include lib/workers.lua
+
+local row = rows.find(arguments.job_id)
+if not row then
+  return step.refuse('no_job', { id = arguments.job_id })
+end
+local full = {}
+for _, name in ipairs(tasks.groups_of(row)) do
+  if not groups.has_room(groups.get(name)) then
+    full[#full + 1] = status.of(name, true)
+  end
+end
+local waits_for, waits_for_state
+if row.state == 'waiting' and row.phase then
+  local before = call('HGET', key('phases:', row.parent), row.phase - 1)
+  local state = before and rows.get(before).state or nil
+  if state ~= 'succeeded' then
+    waits_for, waits_for_state = row.phase - 1, state
+  end
+end
+local has_worker = false
+for _, worker in ipairs(workers.live()) do
+  for _, task in ipairs(worker.tasks) do
+    has_worker = has_worker or task == row.task
+  end
+end
+return answer.send({
+  jobs = { answer.job(row) }, groups = full, waits_for = waits_for, waits_for_state = waits_for_state,
+  has_worker = has_worker,
+})

@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- cancel: a job that waits at once, one that runs on request; of a parent all that is unfinished.
+--
+-- Arguments  job_id or parent, message, by
+-- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state
+-- Events     cancelled or cancel_wanted; queued or rescheduled for those that moved forward. Audit "cancel"
+-- include lib/people.lua
+
+local refunded = {}
+
+local function cancel(row)
+  row.message = arguments.message or row.message
+  rows.save(row)
+  if HELD[row.state] then
+    row.cancel_wanted = true
+    step.event('cancel_wanted', row.id)
+    return
+  end
+  lease.end_job(row, 'cancelled')
+  if not row.started_at and row.user and row.quota_day and row.quota_day >= quota.day_of(step.now) then
+    quota.charge(row.user, row.quota_day, -1)
+    refunded[#refunded + 1] = row.user
+  end
+end
+
+local wanted, refusal = people.wanted()
+if refusal then
+  return refusal
+end
+if arguments.job_id and ENDED[wanted[1].state] and wanted[1].state ~= 'cancelled' then
+  return people.wrong_state(wanted[1])
+end
+for _, row in ipairs(wanted) do
+  if row.state ~= 'cancelled' then
+    cancel(row)
+    step.audit(arguments.by, 'cancel', row.id, { message = arguments.message or cjson.null })
+  end
+end
+table.sort(refunded)
+for i, user in ipairs(refunded) do
+  if user ~= refunded[i - 1] then
+    local standing = users.standing(user)
+    quota.move_forward(user, standing and standing.daily_quota)
+    users.note_idle(user)
+  end
+end
+hand_over()
+return people.answer(wanted)

@@ -1,0 +1,21 @@
+#!lua flags=no-writes
+-- groups: all that have a limit, a pause, a closing time or holders, by name, without their slots.
+--
+-- Answers    their status
+-- include lib/status.lua
+
+local names, known = call('HKEYS', key('groups')), {}
+for _, name in ipairs(names) do
+  known[name] = true
+end
+for _, name in ipairs(call('SMEMBERS', key('holding'))) do
+  if not known[name] then
+    names[#names + 1] = name
+  end
+end
+table.sort(names)
+local found = {}
+for i, name in ipairs(names) do
+  found[i] = status.of(name)
+end
+return step.answer({ groups = found })

@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- leases: live leases on jobs, by token.
+--
+-- Arguments  worker
+-- Answers    the leases, without payloads
+-- include lib/lease.lua
+-- include lib/answer.lua
+
+local tokens
+if arguments.worker then
+  tokens = call('SMEMBERS', key('running:', arguments.worker))
+else
+  tokens = call('HKEYS', key('leases'))
+end
+table.sort(tokens)
+lease.load(tokens)
+local numbers, found = {}, {}
+for _, token in ipairs(tokens) do
+  numbers[#numbers + 1] = lease.get(token).job
+end
+rows.load(numbers)
+for _, token in ipairs(tokens) do
+  local held = lease.get(token)
+  if held.job then
+    local row = rows.get(held.job)
+    answer.note_task(row.task)
+    found[#found + 1] = {
+      row = answer.blob(rows.packed(row)), token = token, expires_at = lease.end_of(token), slots = lease.slots(held),
+    }
+  end
+end
+return answer.send({ leases = found })

@@ -1,0 +1,252 @@
+-- Groups during a step: who has room, who takes which slot, and the `open` index at its end.
+--
+-- After every step, a group is in open(task) if and only if it has room and something of that task is parked in
+-- it, under the key of the first. `settle` makes it so for the groups whose room or parked jobs this step changed.
+-- include lib/rows.lua
+
+local groups = {}
+local read = {} -- by name, as this step sees them
+local order = {} -- their names, in the order in which they were read
+local CALLERS = '' -- the "task" under which waiting callers are parked and opened
+local TIER, TASK, SUBMIT = 3, 4, 5
+
+local KINDS = { user = true, project = true, tier = true, priority = true, parent = true, provider = true }
+
+function groups.kind(name)
+  local kind = name:match('^([^:]*):')
+  return kind and KINDS[kind] and kind or name
+end
+
+function groups.get(name)
+  local group = read[name]
+  if not group then
+    local text = call('HGET', key('groups'), name)
+    group = text and cmsgpack.unpack(text) or {}
+    group.name, group.stored = name, text and true or false
+    group.last_job = group.last_job or 0
+    group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
+    group.spoken_for = 0
+    group.had_room = groups.has_room(group)
+    read[name] = group
+    order[#order + 1] = name
+  end
+  return group
+end
+
+function groups.has_room(group)
+  return not group.paused and not group.closed_until and (not group.limit or group.active < group.limit)
+end
+
+function groups.has_room_unspoken(group)
+  return groups.has_room(group) and (not group.limit or group.active + group.spoken_for < group.limit)
+end
+
+function groups.gates_open(task)
+  return groups.has_room(groups.get('global')) and groups.has_room(groups.get(task))
+end
+
+function groups.gates_open_unspoken(task)
+  return groups.has_room_unspoken(groups.get('global')) and groups.has_room_unspoken(groups.get(task))
+end
+
+function groups.forget_spoken_for()
+  for _, name in ipairs(order) do
+    read[name].spoken_for = 0
+  end
+end
+
+function groups.first_without_room(names, first)
+  for i = first, #names do
+    if not groups.has_room(groups.get(names[i])) then
+      return names[i]
+    end
+  end
+end
+
+-- --- slots ----------------------------------------------------------------------------------------------------
+
+local function lowest(numbers)
+  local at = 1
+  for i = 2, #numbers do
+    if numbers[i] < numbers[at] then
+      at = i
+    end
+  end
+  return at
+end
+
+local function next_number(group)
+  -- The lowest of the returned ones, else the one above the highest held.
+  local returned = group.returned
+  if not group.none_free then
+    local first = call('ZRANGE', written(key('free:', group.name)), 0, 0)[1]
+    if first then
+      local number = tonumber(first)
+      if not (returned and #returned > 0 and returned[lowest(returned)] < number) then
+        call('ZREM', key('free:', group.name), first)
+        return number
+      end
+    else
+      group.none_free = true
+    end
+  end
+  if returned and #returned > 0 then
+    return table.remove(returned, lowest(returned))
+  end
+  if not group.highest then
+    local last = call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')
+    group.highest = last[2] and tonumber(last[2]) or -1
+  end
+  group.highest = group.highest + 1
+  return group.highest
+end
+
+function groups.take(name, token)
+  local group = groups.get(name)
+  local number = next_number(group)
+  group.active = group.active + 1
+  later('ZADD', key('held:', name), number, token)
+  later('SADD', key('holding'), name)
+  return number
+end
+
+function groups.free(name, token, number)
+  local group = groups.get(name)
+  group.active = group.active - 1
+  group.returned = group.returned or {}
+  group.returned[#group.returned + 1] = number
+  later('ZREM', key('held:', name), token)
+end
+
+local function keep_free_numbers(group)
+  -- A free number is kept only while a higher one is held.
+  local free = key('free:', group.name)
+  local last = call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')
+  if not last[2] then
+    call('DEL', written(free))
+    later('SREM', key('holding'), group.name)
+  else
+    local highest = tonumber(last[2])
+    for _, number in ipairs(group.returned) do
+      if number < highest then
+        later('ZADD', free, number, number)
+      end
+    end
+    call('ZREMRANGEBYSCORE', written(free), '(' .. highest, '+inf')
+  end
+  group.returned, group.none_free, group.highest = nil, nil, nil
+end
+
+-- --- limits and pauses ----------------------------------------------------------------------------------------
+
+function groups.store(group)
+  -- A group with no settings leaves nothing.
+  group.stored = (group.limit or group.paused or group.closed_until) and true or false
+  if group.stored then
+    later('HSET', key('groups'), group.name, cmsgpack.pack({
+      limit = group.limit, source = group.source, paused = group.paused or nil,
+      closed_until = group.closed_until, last_job = group.last_job,
+    }))
+  else
+    later('HDEL', key('groups'), group.name)
+  end
+  if group.closed_until then
+    later('ZADD', key('closed'), group.closed_until, group.name)
+  else
+    later('ZREM', key('closed'), group.name)
+  end
+  if group.source == TIER or group.source == SUBMIT then
+    later('ZADD', key('limit_ages'), group.last_job, group.name)
+  else
+    later('ZREM', key('limit_ages'), group.name)
+  end
+end
+
+function groups.mention(name, number)
+  -- The newest job that named a group, so that `forget` knows when nobody can need its limit.
+  local group = groups.get(name)
+  if group.stored then
+    group.last_job = tonumber(number)
+    group.mentioned = true
+  end
+end
+
+-- --- parked jobs and the open index ---------------------------------------------------------------------------
+
+local made_claimable = {} -- by task: how many candidates this step has added
+
+function groups.add_claimable(task, count)
+  made_claimable[task] = (made_claimable[task] or 0) + count
+end
+
+function groups.park(name, task, member, order_key)
+  later('ZADD', key('parked:', task, name), order_key, member)
+  later('SADD', key('parks:', name), task)
+  step.figure('rejected:' .. groups.kind(name))
+end
+
+function groups.unpark(name, task, member)
+  local group = groups.get(name)
+  group.left = group.left or {}
+  group.left[task] = true
+  later('ZREM', key('parked:', task, name), member)
+end
+
+local function refresh_open(group, task, room)
+  -- Whether anything of the task is parked here, and if there is room, its first one in the index.
+  local parked = written(key('parked:', task, group.name))
+  local head = call('ZRANGE', parked, 0, 0, 'WITHSCORES')
+  if not head[1] then
+    later('SREM', key('parks:', group.name), task)
+  end
+  if room and head[1] then
+    later('ZADD', key('open:', task), head[2], group.name)
+  else
+    later('ZREM', key('open:', task), group.name)
+  end
+  return head[1] and parked
+end
+
+local function room_changed(group, room)
+  for _, task in ipairs(call('SMEMBERS', written(key('parks:', group.name)))) do
+    local parked = refresh_open(group, task, room)
+    if room and parked then
+      local free = group.limit and group.limit - group.active
+      local waiting = call('ZCARD', parked)
+      groups.add_claimable(task, free and math.min(free, waiting) or waiting)
+    end
+  end
+  if room then
+    group.opened = true
+  end
+end
+
+function groups.settle()
+  for _, name in ipairs(order) do
+    local group = read[name]
+    local room = groups.has_room(group)
+    if room ~= group.had_room then
+      room_changed(group, room)
+      group.had_room = room
+    elseif group.left then
+      for task in pairs(group.left) do
+        refresh_open(group, task, room)
+      end
+    end
+    group.left = nil
+    if group.returned then
+      keep_free_numbers(group)
+    end
+  end
+end
+
+local function write_groups()
+  groups.settle()
+  for _, name in ipairs(order) do
+    if read[name].mentioned and read[name].stored then
+      groups.store(read[name])
+    end
+  end
+end
+
+at_the_end[#at_the_end + 1] = write_groups

@@ -1,0 +1,113 @@
+-- hand_over: give free slots to waiting callers, without passing a job or caller that could go first. Runs at the end
+-- of every step that writes; costs one look where nobody waits. The contract is at `Store.acquire`.
+-- include lib/tickets.lua
+-- include lib/workers.lua
+
+local HANDED_OVER_LEASE_MS = 10000
+local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker
+
+local function free_places()
+  -- Live workers that could take another job now: what they take, and how many places they have left.
+  local free = {}
+  for _, worker in ipairs(workers.live()) do
+    local takes = {}
+    for _, task in ipairs(worker.tasks) do
+      takes[task] = true
+    end
+    free[#free + 1] = { takes = takes, left = worker.places - worker.running }
+  end
+  return free
+end
+
+local function worker_for(free, task)
+  for _, worker in ipairs(free) do
+    if worker.left > 0 and worker.takes[task] then
+      return worker
+    end
+  end
+end
+
+local function grant(ticket, asked_now)
+  tickets.drop(ticket)
+  local token = lease.grant(ticket, step.now + (asked_now and ticket.lease_ms or HANDED_OVER_LEASE_MS))
+  if not asked_now then
+    step.event('granted', ticket.holder, { token = step.plain(token) })
+  end
+end
+
+local function examine_ticket(ticket, asked_now)
+  if ticket.expires_at <= step.now and not asked_now then
+    tickets.drop(ticket)
+    return
+  end
+  local blocked_by = groups.first_without_room(ticket.groups, 1)
+  if blocked_by then
+    tickets.park(ticket, blocked_by)
+    return
+  end
+  for _, name in ipairs(ticket.groups) do
+    if not groups.has_room_unspoken(groups.get(name)) then
+      return
+    end
+  end
+  grant(ticket, asked_now)
+end
+
+local function leave_for_its_worker(row, free)
+  local names = tasks.groups_of(row)
+  local blocked_by = groups.first_without_room(names, GATES + 1)
+  if blocked_by then
+    line.park(row, blocked_by)
+    return
+  end
+  for _, name in ipairs(names) do
+    if not groups.has_room_unspoken(groups.get(name)) then
+      return
+    end
+  end
+  local worker = worker_for(free, row.task)
+  worker.left = worker.left - 1
+  for _, name in ipairs(names) do
+    local group = groups.get(name)
+    group.spoken_for = group.spoken_for + 1
+  end
+end
+
+local function hand_over(asking)
+  groups.settle()
+  if call('EXISTS', written(key('ready:', CALLERS)), written(key('open:', CALLERS))) == 0 then
+    return
+  end
+  local free = free_places()
+  local names, known = { CALLERS }, {}
+  for _, worker in ipairs(free) do
+    for task in pairs(worker.takes) do
+      if worker.left > 0 and not known[task] then
+        known[task] = true
+        names[#names + 1] = task
+      end
+    end
+  end
+  local all = walk.over(names, EXPECTED)
+  local function passes(task)
+    return task ~= CALLERS and not (worker_for(free, task) and groups.gates_open_unspoken(task))
+  end
+  local examined = 0
+  while examined < step.bounds.examine do
+    local task, member = walk.next(all, passes)
+    if not task then
+      break
+    end
+    examined = examined + 1
+    if task == CALLERS then
+      examine_ticket(tickets.get(member), asking and asking[member])
+    else
+      leave_for_its_worker(rows.get(member), free)
+    end
+    if not walk.has_callers(all) then
+      break
+    end
+  end
+  groups.forget_spoken_for()
+  groups.settle()
+end

@@ -1,0 +1,294 @@
+-- Taking and ending the right to run: a lease with one slot in every group that records its holders.
+-- What a lease took is written on it and given back from there.
+-- include lib/line.lua
+
+local lease = {}
+local leases, changed_leases = {}, {}
+local claims = {} -- by claim id: the tokens of its live leases
+local HIGHEST_WAIT_BUCKET_SECONDS = 65536
+
+function lease.load(tokens)
+  local missing = {}
+  for _, token in ipairs(tokens) do
+    if leases[token] == nil then
+      missing[#missing + 1] = token
+    end
+  end
+  for first = 1, #missing, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
+    for i, text in ipairs(call('HMGET', key('leases'), unpack(missing, first, last))) do
+      leases[missing[first + i - 1]] = text and cmsgpack.unpack(text) or false
+    end
+  end
+end
+
+function lease.get(token)
+  if leases[token] == nil then
+    lease.load({ token })
+  end
+  return leases[token] or nil
+end
+
+function lease.end_of(token)
+  return tonumber(call('ZSCORE', written(key('expiry')), token))
+end
+
+local function write_leases()
+  for token in pairs(changed_leases) do
+    if leases[token] then
+      later('HSET', key('leases'), token, cmsgpack.pack(leases[token]))
+    end
+  end
+  changed_leases = {}
+  for claim, tokens in pairs(claims) do
+    if #tokens > 0 then
+      later('HSET', key('claims'), claim, cmsgpack.pack(tokens))
+    else
+      later('HDEL', key('claims'), claim)
+    end
+  end
+end
+
+at_the_end[#at_the_end + 1] = write_leases
+
+function lease.of_claim(claim)
+  if not claims[claim] then
+    local text = call('HGET', key('claims'), claim)
+    claims[claim] = text and cmsgpack.unpack(text) or {}
+  end
+  return claims[claim]
+end
+
+local function store(token, taken, expires_at)
+  leases[token] = taken
+  changed_leases[token] = true
+  later('ZADD', key('expiry'), expires_at, token)
+end
+
+-- --- slots ----------------------------------------------------------------------------------------------------
+
+local function is_always_counted(name, task)
+  -- Holders of `global`, a task's group and `priority:` are found through their leases when a first limit is set,
+  -- which spares every job three writes.
+  return name ~= 'global' and name ~= task and name:sub(1, 9) ~= 'priority:'
+end
+
+local function wait_bucket(waited_ms)
+  if waited_ms <= 0 then
+    return 0
+  end
+  local seconds, bucket = math.ceil(waited_ms / 1000), 1
+  while bucket < seconds and bucket < HIGHEST_WAIT_BUCKET_SECONDS do
+    bucket = bucket * 2
+  end
+  return bucket
+end
+
+function lease.take_slots(names, token, task, waited_ms)
+  -- One slot in each of these groups, where there must be room.
+  local taken
+  for _, name in ipairs(names) do
+    local limited = groups.get(name).limit
+    if limited or not task or is_always_counted(name, task) then
+      taken = taken or {}
+      taken[name] = groups.take(name, token)
+      if limited then
+        step.figure('acquired:' .. groups.kind(name) .. ':' .. wait_bucket(waited_ms), waited_ms)
+      end
+    end
+  end
+  return taken
+end
+
+function lease.slots(taken)
+  -- What of it is in groups that have a limit.
+  local limited = {}
+  for name, number in pairs(taken.slots or NONE) do
+    if groups.get(name).limit then
+      limited[name] = number
+    end
+  end
+  return next(limited) and limited or nil
+end
+
+function lease.adopt(name)
+  -- Record the running jobs that belong to a group which had no limit until now. Only `global`, a task's group and
+  -- `priority:` have any: the others record their holders always.
+  local kind = groups.kind(name)
+  if kind ~= name and kind ~= 'priority' then
+    return
+  end
+  write_leases()
+  local tokens = call('HKEYS', written(key('leases')))
+  table.sort(tokens)
+  lease.load(tokens)
+  for _, token in ipairs(tokens) do
+    local taken = leases[token]
+    if taken and taken.job and not (taken.slots or NONE)[name]
+      and (name == 'global' or name == taken.task or name == 'priority:' .. taken.priority) then
+      taken.slots = taken.slots or {}
+      taken.slots[name] = groups.take(name, token)
+      changed_leases[token] = true
+    end
+  end
+end
+
+-- --- claiming -------------------------------------------------------------------------------------------------
+
+function lease.claim_job(row, names, worker, claim, lease_ms)
+  local token = step.draw_token()
+  local waited_ms = step.now - row.joined_at
+  local taken = {
+    holder = row.id, job = row.number, task = row.task, priority = row.priority, worker = worker, claim = claim,
+    slots = lease.take_slots(names, token, row.task, waited_ms),
+  }
+  line.leave(row)
+  groups.add_claimable(row.task, -1)
+  row.state = 'starting'
+  row.attempts = (row.attempts or 0) + 1
+  row.max_attempts = row.max_attempts or tasks.max_attempts(row.task)
+  row.started_at = step.now
+  row.token = token
+  row.worker = worker
+  row.stage, row.progress, row.message = nil, nil, nil
+  store(token, taken, step.now + lease_ms)
+  local tokens = lease.of_claim(claim)
+  tokens[#tokens + 1] = token
+  later('SADD', key('running:', worker), token)
+  step.figure('wait:' .. row.priority, waited_ms)
+  step.event('starting', row.id, { worker = worker, attempt = row.attempts })
+  return taken
+end
+
+function lease.grant(ticket, expires_at)
+  -- A caller gets its slots.
+  local token = step.draw_token()
+  local taken = {
+    holder = ticket.holder, worker = ticket.worker,
+    slots = lease.take_slots(ticket.groups, token, nil, step.now - ticket.joined_at),
+  }
+  store(token, taken, expires_at)
+  later('HSET', key('callers'), ticket.holder, token)
+  return token
+end
+
+-- --- ending ---------------------------------------------------------------------------------------------------
+
+function lease.is_held(row, token)
+  return HELD[row.state] and row.token == token
+end
+
+function lease.finish(tokens)
+  -- Free the slots and forget the leases; what becomes of the jobs is the caller's to say.
+  lease.load(tokens)
+  for _, token in ipairs(tokens) do
+    local taken = leases[token]
+    for name, number in pairs(taken.slots or NONE) do
+      groups.free(name, token, number)
+    end
+    if taken.claim then
+      local live = lease.of_claim(taken.claim)
+      for i = #live, 1, -1 do
+        if live[i] == token then
+          table.remove(live, i)
+        end
+      end
+    end
+    if taken.job then
+      later('SREM', key('running:', taken.worker), token)
+    else
+      later('HDEL', key('callers'), taken.holder)
+    end
+    later('HDEL', key('leases'), token)
+    later('ZREM', key('expiry'), token)
+    leases[token] = false
+    changed_leases[token] = nil
+  end
+end
+
+function lease.end_job(row, state, error)
+  -- A job succeeds, fails or is cancelled, from whatever it was. Its lease must be over already.
+  local was_held = HELD[row.state]
+  if row.state == 'queued' then
+    line.leave(row)
+  end
+  line.give_up_place(row)
+  row.state = state
+  row.finished_at = step.now
+  if row.due_at then
+    line.set_due(row, nil)
+  end
+  if row.deferred then
+    line.set_deferred(row, false)
+  end
+  lease.stop_confirming(row)
+  row.cancel_wanted = nil
+  if state ~= 'cancelled' then
+    row.error = error
+  end
+  later('ZADD', key('finished'), step.now, row.number)
+  if row.unique_key then
+    later('HDEL', key('unique'), row.unique_key)
+  end
+  if row.parent then
+    call('HINCRBY', key('unfinished'), row.parent, -1)
+    later('ZADD', key('endings:', row.parent), step.now, row.number)
+  end
+  step.figure('ended:' .. state, was_held and step.now - row.started_at or 0)
+  if state == 'failed' then
+    step.event(state, row.id, { message = error and cjson.decode(error).message or cjson.null })
+  elseif state == 'cancelled' then
+    step.event(state, row.id, { message = row.message or cjson.null })
+  else
+    step.event(state, row.id)
+  end
+end
+
+function lease.begin_confirming(row)
+  row.confirming_at, row.reminded = step.now, nil
+  later('ZADD', key('confirming'), step.now, row.number)
+  later('ZADD', key('reminded:', 0), step.now, row.number)
+end
+
+function lease.stop_confirming(row)
+  if row.confirming_at then
+    later('ZREM', key('confirming'), row.number)
+    later('ZREM', key('reminded:', row.reminded or 0), row.number)
+    row.confirming_at = nil
+    rows.save(row)
+  end
+end
+
+function lease.lose(tokens, reason)
+  -- End leases against their holders' will; the ids of the jobs among them. All slots are free before any job comes
+  -- back, so that none is put aside because of another.
+  lease.load(tokens)
+  local ended, numbers = {}, {}
+  for i, token in ipairs(tokens) do
+    ended[i] = leases[token]
+    numbers[#numbers + 1] = leases[token].job
+  end
+  rows.load(numbers)
+  lease.finish(tokens)
+  local ids, coming_back = {}, {}
+  for i, token in ipairs(tokens) do
+    step.event('lease_lost', ended[i].holder, { token = step.plain(token), reason = reason })
+    local row = ended[i].job and rows.get(ended[i].job)
+    if row then
+      ids[#ids + 1] = row.id
+      if row.cancel_wanted then
+        lease.end_job(row, 'cancelled')
+      elseif row.attempts >= row.max_attempts then
+        local message = 'The worker stopped responding, and all ' .. row.max_attempts .. ' attempts are used.'
+        lease.end_job(row, 'failed', cjson.encode({ message = message }))
+      else
+        coming_back[#coming_back + 1] = row
+      end
+    end
+  end
+  for _, row in ipairs(coming_back) do
+    row.worker, row.token, row.cancel_wanted = nil, nil, nil
+    line.come_back(row, reason)
+  end
+  return ids
+end

@@ -1,0 +1,209 @@
+-- Entering, joining and leaving the line. The rules are those of `store/base.py`, the order key is that of
+-- `policy/ordering.py`. These functions change the row and every index; the row is written at the step's end.
+-- include lib/groups.lua
+
+local line = {}
+local PLACES = 70368744177664 -- 2^46: place values of a priority
+local CELL = 128
+local GATES = 2 -- how many of a job's groups, the first ones, are gates
+local HELD = { starting = true, running = true }
+local ENDED = { succeeded = true, failed = true, cancelled = true }
+
+function line.priority_of(order_key)
+  return math.floor(order_key / PLACES)
+end
+
+function line.place_of(order_key)
+  return order_key % PLACES
+end
+
+function line.order_key(priority, place)
+  return priority * PLACES + place
+end
+
+local function drawn_place(boost)
+  return (step.draw_sequence() - boost) * CELL - boost
+end
+line.drawn_place = drawn_place
+
+function line.was_moved(place)
+  local value = place % CELL
+  return value >= 1 and value <= 64
+end
+
+-- --- how many stand before ------------------------------------------------------------------------------------
+
+local up_to = {} -- by priority: how many in line have it or a better one, counted once and then kept right
+
+local function count(order_key, change)
+  local priority = line.priority_of(order_key)
+  for other, number in pairs(up_to) do
+    if priority <= other then
+      up_to[other] = number + change
+    end
+  end
+end
+
+local function position_of_newest(row)
+  -- Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
+  local own = line.priority_of(row.key)
+  if not up_to[own] then
+    up_to[own] = call('ZCOUNT', written(key('line')), '-inf', '(' .. line.order_key(own + 1, 0))
+  end
+  if not row.boost then
+    return up_to[own]
+  end
+  local behind = call('ZCOUNT', written(key('line')), '(' .. row.key, '(' .. line.order_key(own + 1, 0))
+  return up_to[own] - behind
+end
+
+-- --- where a job stands ---------------------------------------------------------------------------------------
+
+local function put_aside_or_ready(row, before)
+  local parked = groups.first_without_room(tasks.groups_of(row), GATES + 1)
+  row.parked = parked
+  if not parked then
+    later('ZADD', key('ready:', row.task), row.key, row.number)
+    groups.add_claimable(row.task, 1)
+  elseif parked ~= before then
+    groups.park(parked, row.task, row.number, row.key)
+  else
+    later('ZADD', key('parked:', row.task, parked), row.key, row.number)
+    later('SADD', key('parks:', parked), row.task)
+  end
+end
+
+local function step_aside(row)
+  if row.parked then
+    groups.unpark(row.parked, row.task, row.number)
+  else
+    later('ZREM', key('ready:', row.task), row.number)
+  end
+end
+
+function line.enter(row, order_key)
+  row.key = order_key
+  row.aged_at = step.now
+  count(order_key, 1)
+  later('ZADD', key('line'), order_key, row.number)
+  later('ZADD', key('aged'), step.now, row.number)
+  put_aside_or_ready(row, nil)
+  rows.save(row)
+end
+
+function line.enter_again(row, order_key)
+  -- The key or the groups of a job in line have changed.
+  count(row.key, -1)
+  count(order_key, 1)
+  step_aside(row)
+  row.key = order_key
+  later('ZADD', key('line'), order_key, row.number)
+  put_aside_or_ready(row, row.parked)
+  rows.save(row)
+end
+
+function line.park(row, group)
+  -- A job was found blocked by this group.
+  step_aside(row)
+  row.parked = group
+  groups.park(group, row.task, row.number, row.key)
+  rows.save(row)
+end
+
+function line.leave(row)
+  -- Out of the line, keeping the key, so that the job can come back to it.
+  count(row.key, -1)
+  later('ZREM', key('line'), row.number)
+  later('ZREM', key('aged'), row.number)
+  step_aside(row)
+  row.parked, row.aged_at = nil, nil
+  rows.save(row)
+end
+
+function line.give_up_place(row)
+  if row.key and line.was_moved(line.place_of(row.key)) then
+    later('HDEL', key('moved'), string.format('%.0f', line.place_of(row.key)))
+  end
+  row.key = nil
+  rows.save(row)
+end
+
+-- --- joining --------------------------------------------------------------------------------------------------
+
+local function parent_order(parent)
+  -- Text that sorts parents: none first, then those made of digits as numbers, then the others.
+  if not parent then
+    return ''
+  end
+  if parent:find('^%d+$') then
+    local digits = parent:gsub('^0+', '')
+    return string.format('1%03d%s', #digits, digits)
+  end
+  return '2' .. parent
+end
+
+local function joining_order(row)
+  -- What decides among jobs that are due at the same time.
+  return parent_order(row.parent) .. '\0' .. string.format('%010d', row.phase or 0) .. '\0' .. row.id
+end
+
+function line.set_due(row, at)
+  row.due_at = at
+  if at then
+    later('ZADD', key('due'), at, joining_order(row))
+  else
+    later('ZREM', key('due'), joining_order(row))
+  end
+  rows.save(row)
+end
+
+function line.id_of_due(member)
+  return member:match('%z%d+%z(.*)$')
+end
+
+function line.set_deferred(row, deferred)
+  row.deferred = deferred or nil
+  if deferred then
+    later('ZADD', key('deferred:', row.user), row.run_at, row.number)
+  else
+    later('ZREM', key('deferred:', row.user), row.number)
+  end
+  rows.save(row)
+end
+
+function line.join(row)
+  row.state = 'queued'
+  if row.due_at then
+    line.set_due(row, nil)
+  end
+  if row.deferred then
+    line.set_deferred(row, false)
+  end
+  row.joined_at = step.now
+  line.enter(row, line.order_key(row.priority, drawn_place(row.boost or 0)))
+  row.position_original = position_of_newest(row)
+  step.event('queued', row.id, { position = row.position_original })
+end
+
+function line.join_in_order(joining)
+  -- Several in the same step, all due at the same time or given in the order of their due times.
+  for _, row in ipairs(joining) do
+    line.join(row)
+  end
+end
+
+function line.sort_by_joining_order(joining)
+  local orders = {}
+  for _, row in ipairs(joining) do
+    orders[row.number] = joining_order(row)
+  end
+  table.sort(joining, function(a, b)
+    return orders[a.number] < orders[b.number]
+  end)
+end
+
+function line.come_back(row, reason)
+  row.state = 'queued'
+  line.enter(row, row.key)
+  step.event('queued', row.id, { reason = reason })
+end

@@ -1,0 +1,52 @@
+-- What people do to jobs: finding them, and answering with them as they are then.
+-- include lib/users.lua
+-- include lib/answer.lua
+-- include lib/wake.lua
+
+local people = {}
+
+function people.unfinished(parent)
+  -- A parent's jobs that have not ended, by phase, then those without one; nothing where there is no such parent.
+  if not call('HGET', key('parents'), parent) then
+    return nil
+  end
+  local numbers = call('ZRANGE', key('children:', parent), 0, -1)
+  rows.load(numbers)
+  local found = {}
+  for _, number in ipairs(numbers) do
+    local row = rows.get(number)
+    if not ENDED[row.state] then
+      found[#found + 1] = row
+    end
+  end
+  table.sort(found, function(a, b)
+    local one, other = a.phase or math.huge, b.phase or math.huge
+    if one ~= other then
+      return one < other
+    end
+    return a.number < b.number
+  end)
+  return found
+end
+
+function people.wanted()
+  -- The job or the jobs of the parent that the arguments name; else the refusal.
+  if arguments.parent then
+    local found = people.unfinished(arguments.parent)
+    return found, not found and step.refuse('no_parent')
+  end
+  local row = rows.find(arguments.job_id)
+  return row and { row }, not row and step.refuse('no_job', { id = arguments.job_id })
+end
+
+function people.wrong_state(row)
+  return step.refuse('wrong_state', { id = row.id, state = row.state })
+end
+
+function people.answer(changed)
+  local jobs = {}
+  for i, row in ipairs(changed) do
+    jobs[i] = answer.job(row)
+  end
+  return answer.send({ jobs = jobs })
+end

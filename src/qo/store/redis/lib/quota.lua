@@ -1,0 +1,180 @@
+-- A user's daily quota: charging, deferring to a later day, moving forward when there is room.
+-- A deferred job's time lies within the day it is charged to, so its day is found by its time.
+-- include lib/limits.lua
+
+local quota = {}
+
+function quota.day_of(at)
+  return math.floor(at / DAY_MS)
+end
+
+local function midnight(day)
+  return day * DAY_MS
+end
+quota.midnight = midnight
+
+local used = {} -- by user: what was charged, by day
+
+local function days_of(user)
+  if not used[user] then
+    used[user] = {}
+    local stored = call('HGETALL', written(key('quota:', user)))
+    for i = 1, #stored, 2 do
+      used[user][tonumber(stored[i])] = tonumber(stored[i + 1])
+    end
+  end
+  return used[user]
+end
+
+local function member_of_day(user, day)
+  return string.format('%06d', day) .. user
+end
+
+function quota.used_on(user, day)
+  return days_of(user)[day] or 0
+end
+
+function quota.charge(user, day, change)
+  local days = days_of(user)
+  days[day] = (days[day] or 0) + change
+  if days[day] > 0 then
+    later('HSET', key('quota:', user), day, days[day])
+    later('ZADD', key('quota_days'), day, member_of_day(user, day))
+  else
+    days[day] = nil
+    later('HDEL', key('quota:', user), day)
+    later('ZREM', key('quota_days'), member_of_day(user, day))
+  end
+end
+
+function quota.forget_day(member)
+  local day, user = tonumber(member:sub(1, 6)), member:sub(7)
+  days_of(user)[day] = nil
+  later('HDEL', key('quota:', user), day)
+  later('ZREM', key('quota_days'), member)
+  return user
+end
+
+function quota.has_none(user)
+  return next(days_of(user)) == nil
+end
+
+function quota.first_day_with_room(user, day, size)
+  local days = days_of(user)
+  while days[day] and days[day] >= size do
+    day = day + 1
+  end
+  return day
+end
+
+local function deferred_on(user, day)
+  local found = call(
+    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(day), '(' .. midnight(day + 1), 'WITHSCORES'
+  )
+  local others, times = {}, {}
+  for i = 1, #found, 2 do
+    others[#others + 1] = found[i]
+    times[#times + 1] = tonumber(found[i + 1])
+  end
+  return others, times
+end
+
+local function add_time(times, new)
+  local taken = {}
+  for _, time in ipairs(times) do
+    taken[time] = true
+  end
+  while taken[new] do
+    new = new + 1
+  end
+  times[#times + 1] = new
+  table.sort(times)
+end
+
+function quota.defer(row, day, time)
+  -- A due time on this day among the user's other deferred jobs, behind all of them.
+  local others, times = deferred_on(row.user, day)
+  add_time(times, time)
+  rows.load(others)
+  for i, number in ipairs(others) do
+    local other = rows.get(number)
+    if other.run_at ~= times[i] then
+      other.run_at = times[i]
+      line.set_deferred(other, true)
+      if other.due_at then
+        line.set_due(other, times[i])
+      end
+    end
+  end
+  row.run_at = times[#times]
+  row.quota_day = day
+  line.set_deferred(row, true)
+end
+
+local function bring_to_today(row, today)
+  row.quota_day = today
+  row.run_at = step.now
+  line.set_deferred(row, false)
+  if row.due_at then
+    line.join(row)
+  else
+    step.event('rescheduled', row.id, { run_at = row.run_at })
+  end
+end
+
+local function bring_to_day(row, day)
+  local time = midnight(day) + row.run_at - midnight(row.quota_day)
+  line.set_deferred(row, false)
+  quota.defer(row, day, time)
+  if row.due_at then
+    line.set_due(row, row.run_at)
+  end
+  step.event('rescheduled', row.id, { run_at = row.run_at })
+end
+
+function quota.move_forward(user, size)
+  -- Let the user's deferred jobs, earliest first, into every day that has room for them.
+  if not size or size == 0 then
+    return
+  end
+  local today = quota.day_of(step.now)
+  local day = today
+  while true do
+    day = quota.first_day_with_room(user, day, size)
+    local number = call(
+      'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(day + 1), '+inf', 'LIMIT', 0, 1
+    )[1]
+    if not number then
+      return
+    end
+    local row = rows.get(number)
+    quota.charge(user, row.quota_day, -1)
+    quota.charge(user, day, 1)
+    if day == today then
+      bring_to_today(row, today)
+    else
+      bring_to_day(row, day)
+    end
+  end
+end
+
+function quota.would_join(user, size)
+  -- How many deferred jobs would be charged to today, and how many of them would join the line, if the user's quota
+  -- were this.
+  if not size or size == 0 then
+    return 0, 0
+  end
+  local today = quota.day_of(step.now)
+  local room = math.max(size - quota.used_on(user, today), 0)
+  local numbers = call(
+    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(today + 1), '+inf', 'LIMIT', 0, room
+  )
+  rows.load(numbers)
+  local joining = 0
+  for _, number in ipairs(numbers) do
+    if rows.get(number).due_at then
+      joining = joining + 1
+    end
+  end
+  return #numbers, joining
+end

@@ -1,0 +1,153 @@
+-- Jobs, each a packed table under its number. Read once in a step, changed in memory, written at its end.
+--
+-- What a job has not is not in its table: `nil` is None, 0 or false, as `store/redis/rows.py` has it.
+-- include lib/step.lua
+
+local rows = {}
+local loaded, changed, packed = {}, {}, {}
+
+function rows.load(numbers)
+  -- Those not known yet, by one look for all.
+  local missing = {}
+  for _, number in ipairs(numbers) do
+    if number and not loaded[number] then
+      missing[#missing + 1] = number
+    end
+  end
+  for first = 1, #missing, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
+    local found = call('HMGET', key('jobs'), unpack(missing, first, last))
+    for i, text in ipairs(found) do
+      if text then
+        loaded[missing[first + i - 1]] = cmsgpack.unpack(text)
+        packed[missing[first + i - 1]] = text
+      end
+    end
+  end
+end
+
+function rows.get(number)
+  if not loaded[number] then
+    rows.load({ number })
+  end
+  return loaded[number]
+end
+
+function rows.numbers(ids)
+  -- The numbers of these ids, by one look; false where there is none.
+  if #ids == 0 then
+    return {}
+  end
+  local numbers = {}
+  for first = 1, #ids, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #ids)
+    for _, number in ipairs(call('HMGET', written(key('ids')), unpack(ids, first, last))) do
+      numbers[#numbers + 1] = number
+    end
+  end
+  return numbers
+end
+
+function rows.find(id)
+  local number = call('HGET', written(key('ids')), id)
+  return number and rows.get(number) or nil
+end
+
+function rows.insert(row)
+  loaded[row.number] = row
+  changed[row.number] = row
+  later('HSET', key('ids'), row.id, row.number)
+end
+
+function rows.save(row)
+  changed[row.number] = row
+end
+
+function rows.delete(row)
+  loaded[row.number] = nil
+  changed[row.number] = nil
+  later('HDEL', key('jobs'), row.number)
+  later('HDEL', key('ids'), row.id)
+end
+
+function rows.write()
+  for number, row in pairs(changed) do
+    local text = cmsgpack.pack(row)
+    packed[number] = text
+    later('HSET', key('jobs'), number, text)
+  end
+  changed = {}
+end
+
+function rows.packed(row)
+  -- A row as it is stored. To be asked when nothing more will change in it.
+  if changed[row.number] then
+    rows.write()
+  end
+  return packed[row.number]
+end
+
+at_the_end[#at_the_end + 1] = rows.write
+
+-- --- what tasks say of their jobs -------------------------------------------------------------------------------
+
+local DEFAULT_MAX_ATTEMPTS = 3
+local NONE = {}
+local tasks = {}
+local known_tasks = {}
+
+function tasks.get(name)
+  local task = known_tasks[name]
+  if not task then
+    local text = call('HGET', written(key('tasks')), name)
+    task = text and cmsgpack.unpack(text) or NONE
+    known_tasks[name] = task
+  end
+  return task
+end
+
+function tasks.set(name, task)
+  known_tasks[name] = task or NONE
+  if task then
+    call('HSET', key('tasks'), name, cmsgpack.pack(task))
+  else
+    call('HDEL', key('tasks'), name)
+  end
+end
+
+function tasks.max_attempts(name)
+  return tasks.get(name).max_attempts or DEFAULT_MAX_ATTEMPTS
+end
+
+function tasks.groups_of(row)
+  -- Every group of a job, each once, in the order in which a claim looks at them. The first two are gates.
+  local groups, known = {}, {}
+  local function add(name)
+    if not known[name] then
+      known[name] = true
+      groups[#groups + 1] = name
+    end
+  end
+  add('global')
+  add(row.task)
+  add('priority:' .. row.priority)
+  if row.user then
+    add('user:' .. row.user)
+  end
+  if row.project then
+    add('project:' .. row.project)
+  end
+  if row.tier then
+    add('tier:' .. row.tier)
+  end
+  if row.parent then
+    add('parent:' .. row.parent)
+  end
+  for _, name in ipairs(tasks.get(row.task).groups or NONE) do
+    add(name)
+  end
+  for _, name in ipairs(row.own_groups or NONE) do
+    add(name)
+  end
+  return groups
+end

@@ -1,0 +1,34 @@
+-- Groups as readers see them.
+-- include lib/lease.lua
+
+local status = {}
+
+local function slots_of(name)
+  local held = call('ZRANGE', key('held:', name), 0, -1, 'WITHSCORES')
+  local tokens, slots = {}, {}
+  for i = 1, #held, 2 do
+    tokens[#tokens + 1] = held[i]
+  end
+  lease.load(tokens)
+  for i, token in ipairs(tokens) do
+    local taken = lease.get(token)
+    slots[i] = {
+      slot_id = tonumber(held[2 * i]), holder = taken.holder, worker = taken.worker,
+      expires_at = lease.end_of(token), token = token,
+    }
+  end
+  return slots
+end
+
+function status.of(name, with_slots)
+  local group = groups.get(name)
+  local waiting = 0
+  for _, task in ipairs(call('SMEMBERS', key('parks:', name))) do
+    waiting = waiting + call('ZCARD', key('parked:', task, name))
+  end
+  return {
+    group = name, limit = group.limit, source = group.source, paused = group.paused,
+    closed_until = group.closed_until, active = call('ZCARD', key('held:', name)), waiting = waiting,
+    slots = with_slots and slots_of(name) or nil,
+  }
+end

@@ -1,0 +1,242 @@
+-- One atomic step: what it was asked, when it happens, and what it has to write at its end.
+--
+-- KEYS[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
+-- ARGV[1]  the operation's arguments, packed; `now` only in tests, `examine` and `portion` are the bounds
+-- ARGV[2]  the operation's id, if its answer has to be kept for a repetition, else empty
+-- ARGV[3…] payloads, checkpoints and results, which no script looks into; arguments name them by number
+--
+-- Reply    a list: the answer, packed, then rows and payloads it refers to
+--
+-- Scripts cannot be undone, so an operation refuses before its first write.
+
+local prefix = KEYS[1]
+local call = redis.call
+local arguments = cmsgpack.unpack(ARGV[1])
+
+if ARGV[2] ~= '' then
+  -- Its reply was lost on the way: it has happened, and is answered as it was then.
+  local known = call('GET', prefix .. 'reply:' .. ARGV[2])
+  if known then
+    return cmsgpack.unpack(known)
+  end
+end
+
+local KEEP_REPLY_MS = 600000
+local MINUTE_MS, DAY_MS = 60000, 86400000
+local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
+local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
+
+local step = { bounds = { examine = arguments.examine, portion = arguments.portion } }
+
+if arguments.now then
+  step.now = arguments.now
+else
+  local time = call('TIME')
+  step.now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function key(name, ...)
+  return prefix .. name .. table.concat({ ... }, '\0')
+end
+
+-- --- writing in batches ---------------------------------------------------------------------------------------
+
+local pending = {} -- by key: one command and its arguments so far
+
+local function written(name)
+  -- The key, safe to be read: what waits to be written there is written first.
+  local waiting = pending[name]
+  if waiting then
+    pending[name] = nil
+    call(waiting.command, name, unpack(waiting))
+  end
+  return name
+end
+
+local function later(command, name, a, b)
+  local waiting = pending[name]
+  if waiting and (waiting.command ~= command or #waiting >= ARGUMENTS_AT_MOST) then
+    written(name)
+    waiting = nil
+  end
+  if not waiting then
+    waiting = { command = command }
+    pending[name] = waiting
+  end
+  waiting[#waiting + 1] = a
+  if b ~= nil then
+    waiting[#waiting + 1] = b
+  end
+end
+
+local function write_pending()
+  local names = {}
+  for name in pairs(pending) do
+    names[#names + 1] = name
+  end
+  for _, name in ipairs(names) do
+    written(name)
+  end
+end
+
+-- --- counters -------------------------------------------------------------------------------------------------
+
+local FIRST_SEQUENCE = 64
+local COUNTERS = {
+  next_sequence = FIRST_SEQUENCE, last_token = 0, last_job = 0, oldest_job = 1, no_expiry_before = 0,
+  newest_event = 0, oldest_event = 1, last_audit = 0, forget_from = 0, noted_at = false,
+}
+local counters, changed_counters
+
+function step.counter(name)
+  if not counters then
+    counters, changed_counters = {}, {}
+    local stored = call('HGETALL', key('counters'))
+    for i = 1, #stored, 2 do
+      counters[stored[i]] = tonumber(stored[i + 1])
+    end
+  end
+  return counters[name] or COUNTERS[name]
+end
+
+function step.set_counter(name, value)
+  step.counter(name)
+  counters[name] = value
+  changed_counters[name] = true
+end
+
+local function draw(name)
+  local value = step.counter(name)
+  step.set_counter(name, value + 1)
+  return value
+end
+
+function step.draw_sequence()
+  return draw('next_sequence')
+end
+
+-- Tokens are kept with sixteen digits, so that they sort as text; people see them without leading zeros.
+function step.draw_token()
+  local token = math.max(step.counter('last_token') + 1, step.now * 1000)
+  step.set_counter('last_token', token)
+  return string.format('%016.0f', token)
+end
+
+function step.plain(token)
+  return (token:gsub('^0+', ''))
+end
+
+-- Numbers of jobs have twelve digits for the same reason.
+function step.draw_job_number()
+  local number = step.counter('last_job') + 1
+  step.set_counter('last_job', number)
+  return string.format('%012.0f', number)
+end
+
+-- --- what is told ---------------------------------------------------------------------------------------------
+
+local events, kinds, figures = {}, {}, {}
+local EMPTY = '{}'
+
+function step.event(kind, subject, detail)
+  step.event_with(kind, subject, detail and cjson.encode(detail) or EMPTY)
+end
+
+function step.event_with(kind, subject, detail)
+  -- The detail is text already.
+  events[#events + 1] = { step.now, kind, subject, detail }
+  kinds[kind] = true
+end
+
+function step.audit(by, action, subject, detail)
+  local id = step.counter('last_audit') + 1
+  step.set_counter('last_audit', id)
+  later('HSET', key('audit'), id, cmsgpack.pack({ step.now, by or false, action, subject, cjson.encode(detail) }))
+  later('RPUSH', key('audit:', subject), id)
+end
+
+function step.figure(name, total_ms)
+  local figure = figures[name]
+  if not figure then
+    figures[name] = { 1, total_ms or 0 }
+  else
+    figure[1] = figure[1] + 1
+    figure[2] = figure[2] + (total_ms or 0)
+  end
+end
+
+local function write_events()
+  if #events == 0 then
+    return
+  end
+  local newest = step.counter('newest_event') + #events
+  step.set_counter('newest_event', newest)
+  -- All events of a step are one entry, under the number of the last. Which kinds are in it is told beside them, so
+  -- that who follows only some of them need not open the others.
+  local names = { '' }
+  for kind in pairs(kinds) do
+    names[#names + 1] = kind
+  end
+  names[#names + 1] = ''
+  call(
+    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, string.format('%.0f-0', newest), 'events',
+    cmsgpack.pack(events), 'kinds', table.concat(names, ',')
+  )
+  call('PUBLISH', key('events'), string.format('%.0f', newest))
+end
+
+local function write_figures()
+  local minute = math.floor(step.now / MINUTE_MS)
+  local name, any = key('figures:', minute), false
+  for figure, sums in pairs(figures) do
+    any = true
+    call('HINCRBY', name, 'n:' .. figure, sums[1])
+    if sums[2] ~= 0 then
+      call('HINCRBY', name, 't:' .. figure, sums[2])
+    end
+  end
+  if any then
+    call('ZADD', key('minutes'), minute, minute)
+  end
+end
+
+local function write_counters()
+  if not changed_counters then
+    return
+  end
+  local changes = {}
+  for name in pairs(changed_counters) do
+    changes[#changes + 1] = name
+    changes[#changes + 1] = string.format('%.0f', counters[name])
+  end
+  if #changes > 0 then
+    call('HSET', key('counters'), unpack(changes))
+  end
+end
+
+-- --- answering ------------------------------------------------------------------------------------------------
+
+local at_the_end = {} -- what other parts write before the step does, in the order in which they were included
+
+
+function step.answer(answer, blobs)
+  for _, write in ipairs(at_the_end) do
+    write()
+  end
+  write_figures()
+  write_events()
+  write_pending()
+  write_counters()
+  local reply = { cmsgpack.pack(answer) }
+  for i = 1, #(blobs or {}) do
+    reply[i + 1] = blobs[i]
+  end
+  if ARGV[2] ~= '' then
+    call('SET', prefix .. 'reply:' .. ARGV[2], cmsgpack.pack(reply), 'PX', KEEP_REPLY_MS)
+  end
+  return reply
+end
+
+function step.refuse(reason, detail)
+  return { cmsgpack.pack({ refused = reason, detail = detail }) }
+end

@@ -1,0 +1,123 @@
+#!lua flags=allow-oom
+-- move: put a job in line directly before or after another one.
+--
+-- Arguments  job_id, before or after, by
+-- Answers    the job as it is now; refused: no_job, wrong_state, no_place
+-- Events     moved. Audit "move"
+--
+-- Where no place is left between the neighbours, the nearest ones are spread out in the same step.
+-- include lib/people.lua
+-- include lib/places.lua
+
+local SPREAD_AT_MOST = 256
+
+local function neighbours(row, other_key, includes_other_ahead)
+  -- The jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
+  local band = line.priority_of(other_key)
+  local low, high = line.order_key(band, 0), '(' .. line.order_key(band + 1, 0)
+  local wanted = SPREAD_AT_MOST / 2 + 1
+  local last_ahead = (includes_other_ahead and '' or '(') .. other_key
+  local first_behind = (includes_other_ahead and '(' or '') .. other_key
+  local ahead = call('ZREVRANGEBYSCORE', key('line'), last_ahead, low, 'LIMIT', 0, wanted + 1)
+  local behind = call('ZRANGEBYSCORE', key('line'), first_behind, high, 'LIMIT', 0, wanted + 1)
+  local function without_the_moved(numbers)
+    rows.load(numbers)
+    local found = {}
+    for _, number in ipairs(numbers) do
+      if number ~= row.number and #found < wanted then
+        found[#found + 1] = rows.get(number)
+      end
+    end
+    return found
+  end
+  return without_the_moved(ahead), without_the_moved(behind)
+end
+
+local function places_of(standing)
+  local places = {}
+  for i, row in ipairs(standing) do
+    places[i] = line.place_of(row.key)
+  end
+  return places
+end
+
+local function owner_of(place)
+  return call('HGET', key('moved'), string.format('%.0f', place)) or nil
+end
+
+local function new_places(row, ahead, behind)
+  -- A place for the moved one, and new ones for its neighbours if they have to be spread out.
+  local ceiling = step.counter('next_sequence') * CELL
+  local places_ahead, places_behind = places_of(ahead), places_of(behind)
+  local ours = { [row.number] = true }
+  local place = places.between(
+    places_ahead[1] or -1, places_behind[1] or ceiling, arguments.before ~= nil,
+    function(candidate)
+      local owner = owner_of(candidate)
+      return owner and not ours[owner]
+    end
+  )
+  if place then
+    return place, {}, {}
+  end
+  for _, standing in ipairs({ ahead, behind }) do
+    for _, neighbour in ipairs(standing) do
+      ours[neighbour.number] = true
+    end
+  end
+  return places.spread(places_ahead, places_behind, ceiling, function(candidate)
+    local owner = owner_of(candidate)
+    return owner and not ours[owner]
+  end)
+end
+
+local function stand_at(row, order_key)
+  line.enter_again(row, order_key)
+  later('HSET', key('moved'), string.format('%.0f', line.place_of(order_key)), row.number)
+end
+
+local function vacate(row)
+  -- Places may change hands in this step, so all are given up before any is taken again.
+  if line.was_moved(line.place_of(row.key)) then
+    later('HDEL', key('moved'), string.format('%.0f', line.place_of(row.key)))
+  end
+end
+
+local row, other = rows.find(arguments.job_id), rows.find(arguments.before or arguments.after)
+if not row then
+  return step.refuse('no_job', { id = arguments.job_id })
+elseif not other then
+  return step.refuse('no_job', { id = arguments.before or arguments.after })
+end
+for _, standing in ipairs({ row, other }) do
+  if standing.state ~= 'queued' then
+    return people.wrong_state(standing)
+  end
+end
+local band = line.priority_of(other.key)
+local ahead, behind = neighbours(row, other.key, arguments.after ~= nil)
+local place, places_ahead, places_behind = new_places(row, ahead, behind)
+if not place then
+  return step.refuse('no_place', { at_most = SPREAD_AT_MOST })
+end
+local moves = {}
+for i = #places_ahead, 1, -1 do
+  moves[#moves + 1] = { ahead[i], places_ahead[i] }
+end
+for i = 1, #places_behind do
+  moves[#moves + 1] = { behind[i], places_behind[i] }
+end
+vacate(row)
+for _, each in ipairs(moves) do
+  vacate(each[1])
+end
+for _, each in ipairs(moves) do
+  stand_at(each[1], line.order_key(line.priority_of(each[1].key), each[2]))
+end
+row.priority = other.priority
+stand_at(row, line.order_key(band, place))
+local detail = arguments.before and { before = arguments.before } or { after = arguments.after }
+step.event('moved', row.id, detail)
+step.audit(arguments.by, 'move', row.id, detail)
+hand_over()
+return people.answer({ row })

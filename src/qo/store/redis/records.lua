@@ -1,0 +1,19 @@
+#!lua flags=no-writes
+-- records: service data whose name begins so, by name.
+--
+-- Arguments  prefix
+-- Answers    name, version and value of each
+-- include lib/step.lua
+
+local wanted, found = arguments.prefix, {}
+local names
+if wanted == '' then
+  names = call('ZRANGE', key('record_names'), 0, -1)
+else
+  names = call('ZRANGEBYLEX', key('record_names'), '[' .. wanted, '[' .. wanted .. '\255')
+end
+for i, name in ipairs(names) do
+  local record = cmsgpack.unpack(call('HGET', key('records'), name))
+  found[i] = { name, record[1], record[2] }
+end
+return step.answer({ records = found })

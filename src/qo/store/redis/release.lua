@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- release: give back what callers hold, or their place in line.
+--
+-- Arguments  holders, each with its token, if it names one
+-- Answers    for each, whether it was theirs
+-- Events     granted, for what is handed over to those who waited
+-- include lib/hand_over.lua
+-- include lib/wake.lua
+
+local function release(holder, token)
+  local held = call('HGET', written(key('callers')), holder)
+  if held then
+    if token and token ~= held then
+      return false
+    end
+    lease.finish({ held })
+    return true
+  end
+  local ticket = not token and tickets.get(holder)
+  if ticket then
+    tickets.drop(ticket)
+  end
+  return ticket and true or false
+end
+
+local answers = {}
+for i, wanted in ipairs(arguments.holders) do
+  answers[i] = release(wanted.holder, wanted.token)
+end
+hand_over()
+return step.answer({ answers = answers })

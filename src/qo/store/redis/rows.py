@@ -1,0 +1,118 @@
+"""A job's row as the scripts store it, and the job it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from qo.job import Job
+from qo.policy.groups import groups_of
+from qo.store.stored_job import stored_job
+
+
+class JobRow(msgspec.Struct, gc=False):
+    """What a row does not name is as here. `number` has twelve digits and `token` sixteen, so that they sort as text."""
+
+    number: str
+    id: str
+    task: str
+    state: str
+    priority: int
+    submitted_at: int
+    stage: str | None = None
+    boost: int = 0
+    user: str | None = None
+    project: str | None = None
+    tier: str | None = None
+    parent: str | None = None
+    phase: int | None = None
+    own_groups: tuple[str, ...] = ()
+    unique_key: str | None = None
+    key: int | None = None
+    parked: str | None = None
+    aged_at: int | None = None
+    joined_at: int | None = None
+    position_original: int | None = None
+    run_at: int | None = None
+    due_at: int | None = None
+    quota_day: int | None = None
+    deferred: bool = False
+    attempts: int = 0
+    max_attempts: int | None = None
+    timeout_ms: int | None = None
+    iterations: int = 0
+    iterations_batch: int | None = None
+    iterations_granted: int | None = None
+    iterations_max: int | None = None
+    token: str | None = None
+    ended_token: str | None = None
+    ended_state: str | None = None
+    worker: str | None = None
+    cancel_wanted: bool = False
+    progress: str | None = None
+    error: str | None = None
+    message: str | None = None
+    started_at: int | None = None
+    confirming_at: int | None = None
+    reminded: int = 0
+    finished_at: int | None = None
+
+
+decode_row = msgspec.msgpack.Decoder(JobRow).decode
+
+TOKEN_DIGITS = 16
+
+
+def stored_token(token: str) -> str:
+    """As the scripts have it; empty for one that no store ever gave."""
+    return token.zfill(TOKEN_DIGITS) if token.isascii() and token.isdigit() and len(token) <= TOKEN_DIGITS else ""
+
+
+def plain_token(token: str) -> str:
+    return token.lstrip("0")
+
+
+class Reply:
+    """A script's answer, and the rows and payloads that it refers to by number."""
+
+    def __init__(self, reply: list[Any]) -> None:
+        self._blobs = reply
+        self.answer: dict[str, Any] = msgspec.msgpack.decode(reply[0])
+        tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
+        self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
+
+    def blob(self, number: int) -> bytes:
+        found: bytes = self._blobs[number]
+        return found
+
+    def job(self, found: Mapping[str, Any]) -> Job:
+        row = decode_row(self.blob(found["row"]))
+        result = found.get("result")
+        return to_job(
+            row,
+            task_groups=self._task_groups.get(row.task, ()),
+            position=found.get("position"),
+            result=None if result is None else self.blob(result),
+        )
+
+    def jobs(self) -> tuple[Job, ...]:
+        return tuple(self.job(found) for found in self.answer["jobs"])
+
+
+def to_job(
+    row: JobRow, *, task_groups: tuple[str, ...], position: int | None = None, result: bytes | None = None
+) -> Job:
+    groups = groups_of(
+        task=row.task,
+        priority=row.priority,
+        user=row.user,
+        project=row.project,
+        tier=row.tier,
+        parent=row.parent,
+        task_groups=task_groups,
+        own=row.own_groups,
+    )
+    token = None if row.token is None else plain_token(row.token)
+    return stored_job(row, groups=groups, token=token, position=position, result=result)

@@ -1,0 +1,34 @@
+#!lua flags=allow-oom
+-- set_priority: of a job that waits, or of a parent and all its unfinished jobs. Places are kept.
+--
+-- Arguments  priority, job_id or parent, by
+-- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state
+-- Events     priority, each job. Audit "priority", each job
+-- include lib/people.lua
+
+local wanted, refusal = people.wanted()
+if refusal then
+  return refusal
+end
+if arguments.parent then
+  call('HSET', key('parents'), arguments.parent, arguments.priority)
+elseif not WAITS[wanted[1].state] then
+  return people.wrong_state(wanted[1])
+end
+for _, row in ipairs(wanted) do
+  local detail = { priority = arguments.priority, from = row.priority }
+  row.priority = arguments.priority
+  rows.save(row)
+  if row.key then
+    local order_key = line.order_key(row.priority, line.place_of(row.key))
+    if HELD[row.state] then
+      row.key = order_key
+    else
+      line.enter_again(row, order_key)
+    end
+  end
+  step.event('priority', row.id, detail)
+  step.audit(arguments.by, 'priority', row.id, detail)
+end
+hand_over()
+return people.answer(wanted)

@@ -1,0 +1,498 @@
+"""The Redis store: one server, or one shard of a cluster, for any number of machines.
+
+Survives: what the server's persistence promises; `durability.py` says it in a line when the store is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
+from qo.job import Job, JobError, State, moment
+from qo.store import check
+from qo.store.check_value import check_by, check_group, check_job_error, check_priority
+from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
+from qo.store.redis.client import PATIENCE_SECONDS, Client
+from qo.store.redis.durability import describe
+from qo.store.redis.reading import Reading, leases_of
+from qo.store.redis.rows import Reply, plain_token, stored_token
+from qo.store.redis.waking import Waking
+from qo.store.values import (
+    Accepted,
+    Advance,
+    Average,
+    Bounds,
+    Claimed,
+    Finished,
+    Grant,
+    Held,
+    Limit,
+    LimitIgnored,
+    Outcome,
+    Portion,
+    Refusal,
+    RefusalReason,
+    Registration,
+    Reminder,
+    Renewal,
+    Standing,
+    Submission,
+    Ticket,
+)
+
+log = logging.getLogger("qo.store")
+
+SCHEMA = 1
+NET_SECONDS = 5.0
+"""how long one waits at most without looking again, should a wake-up get lost"""
+_to_json = msgspec.json.Encoder().encode
+
+
+class RedisStore(Reading):
+    """`store/base.py` on Redis 7 or Valkey. Open with `RedisStore.open`."""
+
+    def __init__(self, client: Client, bounds: Bounds) -> None:
+        super().__init__(client, bounds)
+        self._waking = Waking(client)
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        bounds: Bounds | None = None,
+        force: bool = False,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> RedisStore:
+        """`force`: use a server that may evict jobs when its memory is full."""
+        store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
+        try:
+            log.info("%s", await describe(store.client, force=force))
+            await store._check_schema()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _check_schema(self) -> None:
+        await self._command("HSETNX", "counters", "schema", SCHEMA)
+        found = int(await self._command("HGET", "counters", "schema"))
+        if found > SCHEMA:
+            raise StoreUnavailable(
+                f"This namespace was written by a newer qo (schema {found}, this one knows {SCHEMA}); "
+                "upgrade qo, or name another namespace."
+            )
+
+    async def close(self) -> None:
+        """Closing twice is harmless."""
+        await self._waking.close()
+        await self.client.close()
+
+    # --- a job's way through ----------------------------------------------------------------------------------
+
+    async def submit(self, submissions: Sequence[Submission], *, now: int | None = None) -> list[Accepted | Refusal]:
+        for submission in submissions:
+            check.check_submission(submission)
+        wanted = [_submission(submission, number) for number, submission in enumerate(submissions, FIRST_BLOB)]
+        blobs = [submission.payload for submission in submissions]
+        reply = await self._run("submit", {"submissions": wanted}, blobs=blobs, now=now)
+        answers = reply.answer["answers"]
+        return [_admitted(reply, item, answer) for item, answer in zip(submissions, answers, strict=True)]
+
+    async def claim(
+        self, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str, now: int | None = None
+    ) -> Claimed:
+        check.check_claim(worker=worker, tasks=tasks, places=places, lease_ms=lease_ms, claim_id=claim_id)
+        wanted = {
+            "worker": worker,
+            "tasks": list(tasks),
+            "places": places,
+            "lease_ms": lease_ms,
+            "claim_id": claim_id,
+        }
+        reply = await self._run("claim", wanted, now=now)
+        return Claimed(leases=leases_of(reply), more=reply.answer["more"])
+
+    async def renew(
+        self,
+        renewals: Sequence[Renewal],
+        *,
+        worker: str | None = None,
+        tickets: Sequence[str] = (),
+        now: int | None = None,
+    ) -> list[Held]:
+        check.check_renewals(renewals, worker=worker, tickets=tickets)
+        wanted = {
+            "renewals": [
+                {
+                    "holder": renewal.holder,
+                    "token": stored_token(renewal.token),
+                    "lease_ms": renewal.lease_ms,
+                    "extend_ms": renewal.extend_ms,
+                }
+                for renewal in renewals
+            ],
+            "worker": worker,
+            "tickets": list(tickets),
+        }
+        extends = any(renewal.extend_ms for renewal in renewals)
+        reply = await self._run("renew", wanted, now=now, once=extends)
+        answers = zip(renewals, reply.answer["answers"], strict=True)
+        return [_held(renewal.holder, renewal.token, answer) for renewal, answer in answers]
+
+    async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
+        blobs: list[bytes] = []
+        wanted = []
+        for item in advances:
+            check.check_advance(item)
+            wanted.append(
+                {
+                    "job_id": item.job_id,
+                    "token": stored_token(item.token),
+                    "stage": item.stage,
+                    "progress": None if item.progress is None else _json_text(item.progress),
+                    "checkpoint": _blob(blobs, item.checkpoint),
+                    "iteration": item.iteration,
+                    "message": item.message,
+                }
+            )
+        reply = await self._run("advance", {"advances": wanted}, blobs=blobs, now=now)
+        answers = zip(advances, reply.answer["answers"], strict=True)
+        return [_held(item.job_id, item.token, answer) for item, answer in answers]
+
+    async def finish(self, outcomes: Sequence[Outcome], *, now: int | None = None) -> list[Finished]:
+        blobs: list[bytes] = []
+        wanted = []
+        for outcome in outcomes:
+            check.check_outcome(outcome)
+            wanted.append(_outcome(outcome, blobs))
+        reply = await self._run("finish", {"outcomes": wanted}, blobs=blobs, now=now)
+        return [
+            Finished(
+                job_id=outcome.job_id,
+                token=outcome.token,
+                lost=answer.get("lost", False),
+                state=State(answer["state"]) if "state" in answer else None,
+            )
+            for outcome, answer in zip(outcomes, reply.answer["answers"], strict=True)
+        ]
+
+    # --- changes by people ------------------------------------------------------------------------------------
+
+    async def set_priority(
+        self,
+        priority: int,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        by: str | None = None,
+        now: int | None = None,
+    ) -> tuple[Job, ...]:
+        check_priority(priority)
+        check.check_target(job_id=job_id, parent=parent, by=by)
+        wanted = {"priority": priority, "job_id": job_id, "parent": parent, "by": by}
+        reply = await self._run("set_priority", wanted, now=now, once=True)
+        check_refusal(reply, wanted="a job of another priority", parent=parent)
+        return reply.jobs()
+
+    async def move(
+        self,
+        job_id: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        by: str | None = None,
+        now: int | None = None,
+    ) -> Job:
+        check.check_move(job_id, before=before, after=after, by=by)
+        if job_id in (before, after):
+            raise MoveRefused(f"Job {job_id!r} cannot be moved beside itself; name another job in line.")
+        wanted = {"job_id": job_id, "before": before, "after": after, "by": by}
+        reply = await self._run("move", wanted, now=now, once=True)
+        if refused(reply) == "no_place":
+            raise MoveRefused(
+                f"Job {job_id!r} cannot be moved there: no place is left between its neighbours, even when "
+                f"{reply.answer['detail']['at_most']} of them are spread out; move it beside another job."
+            )
+        check_refusal(reply, wanted="moved in the line, in which it does not stand")
+        return reply.jobs()[0]
+
+    async def cancel(
+        self,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        message: str | None = None,
+        by: str | None = None,
+        now: int | None = None,
+    ) -> tuple[Job, ...]:
+        check.check_target(job_id=job_id, parent=parent, by=by)
+        wanted = {"job_id": job_id, "parent": parent, "message": message, "by": by}
+        reply = await self._run("cancel", wanted, now=now, once=True)
+        check_refusal(reply, wanted=State.CANCELLED, parent=parent)
+        return reply.jobs()
+
+    async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
+        check_by(by)
+        reply = await self._run("retry", {"job_id": job_id, "by": by}, now=now, once=True)
+        if refused(reply) == "unique_taken":
+            taken = reply.answer["detail"]
+            allowed = f"nothing while job {taken['by']!r} with the same unique key {taken['key']!r} is unfinished"
+            raise InvalidTransition(f"Job {job_id!r}", taken["state"], "retried", allowed)
+        check_refusal(reply, wanted="retried")
+        return reply.jobs()[0]
+
+    async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
+        check_by(by)
+        reply = await self._run("confirm", {"job_id": job_id, "by": by}, now=now, once=True)
+        check_refusal(reply, wanted="confirmed")
+        return reply.jobs()[0]
+
+    async def set_tier(
+        self, user: str, standing: Standing, *, by: str | None = None, now: int | None = None
+    ) -> tuple[LimitIgnored, ...]:
+        check.check_tier(user, standing, by=by)
+        wanted = {"user": user, "standing": standing, "by": by}
+        return _ignored(await self._run("set_tier", wanted, now=now, once=True))
+
+    # --- limits -----------------------------------------------------------------------------------------------
+
+    async def set_limits(
+        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+    ) -> tuple[LimitIgnored, ...]:
+        check.check_limits(limits)
+        check_by(by)
+        return _ignored(await self._run("set_limits", {"limits": list(limits), "by": by}, now=now, once=True))
+
+    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
+        check_group(group)
+        check_by(by)
+        await self._run("remove_limit", {"group": group, "by": by}, now=now, once=True)
+
+    async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
+        check_group(group)
+        check_by(by)
+        await self._run("set_paused", {"group": group, "paused": bool(paused), "by": by}, now=now, once=True)
+
+    async def revoke(
+        self, group: str, slot_id: int, *, force: bool = False, by: str | None = None, now: int | None = None
+    ) -> str:
+        check.check_revoke(group, slot_id, by=by)
+        wanted = {"group": group, "slot_id": slot_id, "force": bool(force), "by": by}
+        reply = await self._run("revoke", wanted, now=now, once=True)
+        if refused(reply) == "no_slot":
+            raise SlotNotFound(group, slot_id)
+        if refused(reply) == "alive":
+            raise LeaseAlive(group, slot_id, reply.answer["detail"]["holder"])
+        return str(reply.answer["holder"])
+
+    # --- slots without a job ----------------------------------------------------------------------------------
+
+    async def acquire(self, tickets: Sequence[Ticket], *, now: int | None = None) -> list[Grant]:
+        for ticket in tickets:
+            check.check_ticket(ticket)
+        reply = await self._run("acquire", {"tickets": list(tickets)}, now=now)
+        return [_grant(ticket, answer) for ticket, answer in zip(tickets, reply.answer["answers"], strict=True)]
+
+    async def release(self, holders: Sequence[tuple[str, str | None]], *, now: int | None = None) -> list[bool]:
+        check.check_release(holders)
+        wanted = [
+            {"holder": holder, "token": None if token is None else stored_token(token)} for holder, token in holders
+        ]
+        answers: list[bool] = (await self._run("release", {"holders": wanted}, now=now, once=True)).answer["answers"]
+        return answers
+
+    # --- workers ----------------------------------------------------------------------------------------------
+
+    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+        check.check_registration(registration)
+        wanted = {
+            "name": registration.name,
+            "tasks": [_task(task) for task in registration.tasks] or None,
+            "places": registration.places,
+            "lifetime_ms": registration.lifetime_ms,
+            "host": registration.host,
+            "pid": registration.pid,
+        }
+        return _ignored(await self._run("register", wanted, now=now, once=True))
+
+    # --- upkeep -----------------------------------------------------------------------------------------------
+
+    async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
+        check.check_upkeep(lease_ms=lease_ms)
+        return _portion(await self._run("catch_up", {"lease_ms": lease_ms}, now=now, once=True))
+
+    async def age(self, *, period_ms: int, now: int | None = None) -> Portion:
+        check.check_upkeep(period_ms=period_ms)
+        return _portion(await self._run("age", {"period_ms": period_ms}, now=now, once=True))
+
+    async def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int | None = None) -> Portion:
+        check.check_upkeep(after_ms=after_ms)
+        check_job_error(error)
+        wanted = {"after_ms": after_ms, "error": _json_text(error)}
+        return _portion(await self._run("fail_unconfirmed", wanted, now=now, once=True))
+
+    async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:
+        check.check_reminder_ages(ages_ms)
+        reply = await self._run("take_reminders", {"ages_ms": sorted(ages_ms)}, now=now, once=True)
+        return tuple(
+            Reminder(job_id=due["job_id"], number=due["number"], confirmation_required_at=moment(due["since"]))
+            for due in reply.answer["reminders"]
+        )
+
+    async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
+        check.check_upkeep(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
+        wanted = {"keep_ms": keep_ms, "keep_jobs": keep_jobs, "keep_events": keep_events}
+        return _portion(await self._run("forget", wanted, now=now, once=True))
+
+    # --- figures for estimates --------------------------------------------------------------------------------
+
+    async def observe(self, observations: Sequence[tuple[Average, float]]) -> None:
+        check.check_observations(observations)
+        wanted = [[average, float(value)] for average, value in observations]
+        await self._run("observe", {"observations": wanted}, once=True)
+
+    async def record_estimate_errors(self, task: str, ratios: Sequence[float], *, keep: int = 500) -> None:
+        check.check_estimate_errors(task, ratios, keep=keep)
+        wanted = {"task": task, "ratios": [repr(float(ratio)) for ratio in ratios], "keep": keep}
+        await self._run("record_estimate_errors", wanted, once=True)
+
+    # --- following --------------------------------------------------------------------------------------------
+
+    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        async with self._waking.listen(f"{self.client.prefix}events") as listening:
+            while await self.newest_event() <= after:
+                left = deadline - loop.time()
+                if left <= 0:
+                    return False
+                await listening.message(min(left, NET_SECONDS))
+            return True
+
+    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        wanted = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "timeout_ms": int(2000 * NET_SECONDS)}
+        async with self._waking.listen(f"{self.client.prefix}wake:{worker}") as listening:
+            while True:
+                answer = (await self._run("wait_for_work", wanted)).answer
+                left = deadline - loop.time()
+                if answer["claimable"] or left <= 0:
+                    return bool(answer["claimable"])
+                due_in = answer.get("due_in_ms", left * 1000) / 1000
+                if await listening.message(min(left, due_in, NET_SECONDS)):
+                    return True
+
+    # --- service data -----------------------------------------------------------------------------------------
+
+    async def put_record(self, name: str, value: Any, *, version: int) -> bool:
+        check.check_record(name, value, version=version)
+        wanted = {"name": name, "version": version, "value": None if value is None else _json_text(value)}
+        written: bool = (await self._run("put_record", wanted, once=True)).answer["written"]
+        return written
+
+
+# --- in and out of scripts --------------------------------------------------------------------------------------
+
+
+def _submission(submission: Submission, payload: int) -> dict[str, Any]:
+    """Only what is there: a script reads a missing field as None."""
+    wanted = {name: value for name, value in msgspec.structs.asdict(submission).items() if value is not None}
+    wanted["payload"] = payload
+    for name in ("groups", "limits"):
+        if not wanted[name]:
+            del wanted[name]
+    return wanted
+
+
+def _admitted(reply: Reply, submission: Submission, answer: dict[str, Any]) -> Accepted | Refusal:
+    if "reason" in answer:
+        return Refusal(
+            id=submission.id,
+            reason=RefusalReason(answer["reason"]),
+            waiting=answer.get("waiting", 0),
+            cap=answer.get("cap", 0),
+            taken_by=answer.get("taken_by"),
+        )
+    return Accepted(
+        job=reply.job(answer["job"]),
+        known=answer.get("known", False),
+        ignored=_limits_ignored(answer.get("ignored") or ()),
+        used_today=answer.get("used_today"),
+        daily_quota=answer.get("daily_quota"),
+    )
+
+
+def _outcome(outcome: Outcome, blobs: list[bytes]) -> dict[str, Any]:
+    return {
+        "job_id": outcome.job_id,
+        "token": stored_token(outcome.token),
+        "state": outcome.state,
+        "result": _blob(blobs, outcome.result),
+        "error": None if outcome.error is None else _json_text(outcome.error),
+        "message": outcome.message,
+        "retry_at_ms": outcome.retry_at_ms,
+        "closed": outcome.closed or None,
+        "averages": outcome.averages or None,
+    }
+
+
+def _blob(blobs: list[bytes], content: bytes | None) -> int | None:
+    if content is None:
+        return None
+    blobs.append(content)
+    return FIRST_BLOB + len(blobs) - 1
+
+
+def _json_text(value: Any) -> str:
+    return _to_json(value).decode()
+
+
+def _task(task: Any) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "groups": list(task.groups) or None,
+        "limit": task.limit,
+        "max_attempts": task.max_attempts,
+    }
+
+
+def _held(holder: str, token: str, answer: dict[str, Any]) -> Held:
+    expires_at = answer.get("expires_at")
+    return Held(
+        holder=holder,
+        token=token,
+        lost=answer.get("lost", False),
+        cancel_wanted=answer.get("cancel_wanted", False),
+        expires_at=None if expires_at is None else moment(expires_at),
+    )
+
+
+def _grant(ticket: Ticket, answer: dict[str, Any]) -> Grant:
+    token, expires_at = answer.get("token"), answer.get("expires_at")
+    return Grant(
+        holder=ticket.holder,
+        token=None if token is None else plain_token(token),
+        slots=answer.get("slots") or {},
+        expires_at=None if expires_at is None else moment(expires_at),
+        waiting=answer.get("waiting", False),
+    )
+
+
+def _limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
+    return msgspec.convert(found, tuple[LimitIgnored, ...])
+
+
+def _ignored(reply: Reply) -> tuple[LimitIgnored, ...]:
+    return _limits_ignored(reply.answer["ignored"])
+
+
+def _portion(reply: Reply) -> Portion:
+    return Portion(ids=tuple(reply.answer["ids"]), more=reply.answer["more"])

@@ -1,0 +1,193 @@
+#!lua
+-- submit: admit each job or refuse it, one after the other.
+--
+-- Arguments  submissions, each with the number of its payload among ARGV
+-- Answers    for each, the job or the reason
+-- Events     the state of each job accepted. Audit "submit" where the submitter is named
+--
+-- A refused one must leave nothing, and nothing can be undone: whether it is refused is worked out first, also what
+-- the user's other standing would bring into the line.
+-- include lib/catch_up.lua
+-- include lib/users.lua
+-- include lib/answer.lua
+-- include lib/wake.lua
+
+local NORMAL = 50
+
+local function phase_of(parent, phase)
+  local number = call('HGET', written(key('phases:', parent)), phase)
+  return number and rows.get(number)
+end
+
+local function accepted(row, standing, known, ignored)
+  local position = row.state == 'queued' and not known and row.position_original or nil
+  return {
+    job = answer.job(row, position),
+    known = known,
+    ignored = ignored,
+    used_today = row.user and quota.used_on(row.user, quota.day_of(step.now)) or nil,
+    daily_quota = row.user and standing and standing.daily_quota or nil,
+  }
+end
+
+local function known_before(submission, number)
+  -- The answer where the id, the unique key or the phase is there already.
+  local row = number and rows.get(number) or rows.find(submission.id)
+  if not row and submission.unique then
+    local other = call('HGET', written(key('unique')), submission.unique)
+    row = other and rows.get(other)
+  end
+  if row then
+    return accepted(row, row.user and users.standing(row.user), true)
+  end
+  local taken_by = submission.phase and phase_of(submission.parent, submission.phase)
+  if taken_by then
+    return { reason = 'phase_taken', taken_by = taken_by.id }
+  end
+end
+
+local function priority_of(submission)
+  if submission.priority then
+    return submission.priority
+  end
+  local inherited = submission.parent and call('HGET', written(key('parents')), submission.parent)
+  return inherited and tonumber(inherited) or NORMAL
+end
+
+local function new_row(submission, standing)
+  standing = standing or NONE
+  return {
+    id = submission.id, task = submission.task, state = 'waiting', priority = priority_of(submission),
+    user = submission.user, project = submission.project, parent = submission.parent, phase = submission.phase,
+    own_groups = submission.groups, unique_key = submission.unique, run_at = submission.run_at_ms,
+    max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
+    tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
+    iterations_batch = standing.iterations_batch, iterations_granted = standing.iterations_batch,
+    iterations_max = standing.iterations_max,
+  }
+end
+
+local function waits_for_phase(row)
+  if not row.phase or row.phase == 1 then
+    return false
+  end
+  local before = phase_of(row.parent, row.phase - 1)
+  return not before or before.state ~= 'succeeded'
+end
+
+local function day_it_is_due(row)
+  return quota.day_of(math.max(row.run_at or step.now, step.now))
+end
+
+local function is_due_now(row)
+  return not row.run_at or row.run_at <= step.now
+end
+
+local function refused(submission, row, standing, is_new)
+  -- Full, when it would join the line now.
+  if not submission.cap or not is_due_now(row) or waits_for_phase(row) then
+    return
+  end
+  local size = row.user and standing and standing.daily_quota
+  local charged, joining = 0, 0
+  if is_new then
+    charged, joining = quota.would_join(row.user, size)
+  end
+  if size and quota.used_on(row.user, quota.day_of(step.now)) + charged >= size then
+    return -- it is deferred instead
+  end
+  local waiting = call('ZCARD', written(key('line'))) + joining
+  if waiting >= submission.cap then
+    return { reason = 'full', waiting = waiting, cap = submission.cap }
+  end
+end
+
+local function note_whom_it_belongs_to(row)
+  if row.user then
+    row.quota_day = row.quota_day or day_it_is_due(row)
+    quota.charge(row.user, row.quota_day, 1)
+    local user = users.get(row.user)
+    if user then
+      user.last_job = tonumber(row.number)
+      users.save(row.user, user)
+    end
+    later('ZADD', key('jobs_of:', row.user), tonumber(row.number), row.number)
+  end
+  if row.parent then
+    call('HSETNX', key('parents'), row.parent, row.priority)
+    call('HINCRBY', key('unfinished'), row.parent, 1)
+    later('ZADD', key('children:', row.parent), tonumber(row.number), row.number)
+    if row.phase then
+      later('HSET', key('phases:', row.parent), row.phase, row.number)
+    end
+  end
+  if row.unique_key then
+    later('HSET', key('unique'), row.unique_key, row.number)
+  end
+  for _, name in ipairs(tasks.groups_of(row)) do
+    groups.mention(name, row.number)
+  end
+end
+
+local function accept(submission, row, standing, is_new, ignored)
+  row.number = step.draw_job_number()
+  rows.insert(row)
+  if standing and not is_new then
+    users.limit_by_standing(standing, row.user, { row.project }, ignored)
+  end
+  limits.apply(submission.limits, nil, ignored)
+  local waits = waits_for_phase(row)
+  local size = row.user and standing and standing.daily_quota
+  local day = day_it_is_due(row)
+  if size and quota.used_on(row.user, day) >= size then
+    local later_day = quota.first_day_with_room(row.user, day + 1, size)
+    quota.defer(row, later_day, quota.midnight(later_day) + submission.quota_jitter_ms)
+  end
+  note_whom_it_belongs_to(row)
+  later('HSET', key('payloads'), row.number, ARGV[submission.payload])
+  if waits then
+    step.event('waiting', row.id)
+  elseif not is_due_now(row) then
+    row.state = 'scheduled'
+    line.set_due(row, row.run_at)
+    step.event('scheduled', row.id, { run_at = row.run_at })
+  else
+    line.join(row)
+  end
+  step.figure('submitted')
+  if submission.by then
+    step.audit(submission.by, 'submit', row.id, { task = row.task })
+  end
+  return accepted(row, standing, nil, #ignored > 0 and ignored or nil)
+end
+
+local function admit(submission)
+  local user = submission.user
+  local present = user and users.standing(user)
+  local standing = submission.standing or present
+  local is_new = user and standing and not (present and users.same(standing, present))
+  local row = new_row(submission, standing)
+  local refusal = refused(submission, row, standing, is_new)
+  if refusal then
+    return refusal
+  end
+  local ignored = {}
+  if is_new then
+    users.apply_standing(user, standing, false, submission.project, ignored)
+  end
+  return accept(submission, row, standing, is_new, ignored)
+end
+
+local ids = {}
+for i, submission in ipairs(arguments.submissions) do
+  ids[i] = submission.id
+end
+catch_up.join_due()
+local numbers = rows.numbers(ids)
+rows.load(numbers)
+local answers = {}
+for i, submission in ipairs(arguments.submissions) do
+  answers[i] = known_before(submission, numbers[i]) or admit(submission)
+end
+hand_over()
+return answer.send({ answers = answers })

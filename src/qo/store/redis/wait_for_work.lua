@@ -1,0 +1,38 @@
+#!lua flags=allow-oom
+-- wait_for_work: whether a claim for these tasks might find something now; if not, the worker is put down as idle.
+--
+-- Arguments  worker, tasks, timeout_ms
+-- Answers    claimable; else in how many milliseconds something comes due, if anything does
+-- Events     none
+-- include lib/wake.lua
+
+local function soonest(name)
+  local first = call('ZRANGE', key(name), 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2]) or math.huge
+end
+
+local function next_due()
+  local expiry = math.max(soonest('expiry'), step.counter('no_expiry_before'))
+  return math.min(soonest('due'), soonest('closed'), expiry)
+end
+
+local function is_claimable()
+  for _, task in ipairs(arguments.tasks) do
+    if groups.gates_open(task) and call('EXISTS', key('ready:', task), key('open:', task)) > 0 then
+      return true
+    end
+  end
+  return false
+end
+
+local due_at = next_due()
+if due_at <= step.now or is_claimable() then
+  return step.answer({ claimable = true })
+end
+wake.forget(arguments.worker)
+for _, task in ipairs(arguments.tasks) do
+  call('ZADD', key('idle:', task), step.now + arguments.timeout_ms, arguments.worker)
+  call('SADD', key('idle_tasks'), task)
+end
+call('HSET', key('idle_workers'), arguments.worker, cmsgpack.pack(arguments.tasks))
+return step.answer({ claimable = false, due_in_ms = due_at < math.huge and due_at - step.now or nil })
