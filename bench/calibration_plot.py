@@ -7,7 +7,9 @@ import math
 from bench.scoring import Result, is_inside
 
 PANEL, GAP, POINTS = 260, 56, 400
-MARKS = ((0, "0"), (10, "10 s"), (60, "1 m"), (300, "5 m"), (1800, "30 m"), (7200, "2 h"))
+MARKS = ((0, "0"), (10, "10 s"), (60, "1 min"), (300, "5 min"), (1800, "30 min"), (7200, "2 h"))
+DOT, CROSS = "h0", "m-2 -2l4 4m0 -4l-4 4"
+"""told apart by form as well, for those to whom the colours look alike"""
 
 
 def draw_plot(results: list[Result]) -> str:
@@ -19,15 +21,25 @@ def draw_plot(results: list[Result]) -> str:
 <style>
 svg {{ --ink: #222; --faint: #d5d5d5; --inside: #1f6fb4; --outside: #d9660a; --paper: #fff }}
 @media (prefers-color-scheme: dark) {{ svg {{ --ink: #ddd; --faint: #444; --inside: #6db3f2; --outside: #ffa657; --paper: #16181c }} }}
-text {{ fill: var(--ink) }} .faint {{ stroke: var(--faint); fill: none }} .line {{ stroke: var(--ink); fill: none }}
-.inside, .outside {{ stroke-width: 3; stroke-linecap: round; fill: none; opacity: .65 }}
-.inside {{ stroke: var(--inside) }} .outside {{ stroke: var(--outside) }}
+text {{ fill: var(--ink); stroke: var(--paper); stroke-width: 4; paint-order: stroke }}
+.faint {{ stroke: var(--faint); fill: none }} .line {{ stroke: var(--ink); fill: none }}
+.inside, .outside {{ stroke-linecap: round; fill: none; opacity: .65 }}
+.inside {{ stroke: var(--inside); stroke-width: 3 }} .outside {{ stroke: var(--outside); stroke-width: 1.2 }}
 </style>
 <rect width="100%" height="100%" fill="var(--paper)"/>
-{panels}<path class="inside" d="M{GAP} {PANEL + 102}h0"/><text x="{GAP + 8}" y="{PANEL + 106}">started inside the range it was told</text>
-<path class="outside" d="M{GAP + 250} {PANEL + 102}h0"/><text x="{GAP + 258}" y="{PANEL + 106}">outside</text>
+{panels}{_legend(GAP, PANEL + 102)}
 </svg>
 """  # noqa: E501 - an SVG reads worse with its attributes wrapped
+
+
+def _legend(left: int, middle: int) -> str:
+    return f"""<path class="inside" style="stroke-width: 7" d="M{left + 4} {middle}h0"/>
+<text x="{left + 14}" y="{middle + 4}">started inside the range it was told</text>
+<path class="outside" style="stroke-width: 2.5" d="M{left + 254} {middle}m-3 -3l6 6m0 -6l-6 6"/>
+<text x="{left + 264}" y="{middle + 4}">started outside of it</text>
+<path class="line" d="M{left + 410} {middle + 5}l12 -10"/>
+<text x="{left + 428}" y="{middle + 4}">exactly as promised</text>
+<text x="{left + 576}" y="{middle + 4}">at most {POINTS} jobs of each day are drawn</text>"""
 
 
 def _panel(result: Result, left: int) -> str:
@@ -37,10 +49,10 @@ def _panel(result: Result, left: int) -> str:
     def along(seconds: float) -> float:
         return PANEL * math.log1p(seconds) / math.log1p(longest)
 
-    def points(inside: bool) -> str:
-        chosen = result.told[:: max(len(result.told) // POINTS, 1)]
+    def points(form: str, *, inside: bool) -> str:
+        chosen = result.told[:: math.ceil(len(result.told) / POINTS)]
         return "".join(
-            f"M{left + along(told.learnt.estimate_seconds):.0f} {top + PANEL - along(told.waited):.0f}h0"
+            f"M{left + along(told.learnt.estimate_seconds):.0f} {top + PANEL - along(told.waited):.0f}{form}"
             for told in chosen
             if is_inside(told.learnt, told.waited) == inside
         )
@@ -56,9 +68,9 @@ def _panel(result: Result, left: int) -> str:
         for seconds, text in marks
     )
     return f"""<text x="{left}" y="16" font-weight="bold">{result.day.name}</text>
-<text x="{left}" y="32">{result.coverage():.0%} inside</text>
+<text x="{left}" y="32">{result.coverage():.0%} of {len(result.told):,} jobs started inside</text>
 <path class="faint" d="{grid}"/><path class="line" d="M{left} {top + PANEL}L{left + PANEL} {top}"/>
-<path class="inside" d="{points(True)}"/><path class="outside" d="{points(False)}"/>{labels}
+<path class="inside" d="{points(DOT, inside=True)}"/><path class="outside" d="{points(CROSS, inside=False)}"/>{labels}
 <text x="{left + PANEL // 2}" y="{top + PANEL + 34}" text-anchor="middle">promised wait</text>
 <text x="{left + 8}" y="{top + 14}">actual wait</text>
 """
