@@ -28,7 +28,7 @@ end
 local function grant_of(holder)
   local token = held_token(holder)
   if not token then
-    return { waiting = tickets.get(holder) and true or nil }
+    return { waiting = tickets.get(holder) ~= nil }
   end
   return { token = token, slots = lease.slots(lease.get(token)), expires_at = lease.end_of(token) }
 end

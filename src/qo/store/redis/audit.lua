@@ -11,7 +11,7 @@ if arguments.subject then
 else
   local last = step.counter('last_audit')
   for id = math.max(last - arguments.limit + 1, 1), last do
-    ids[#ids + 1] = string.format('%.0f', id)
+    ids[#ids + 1] = digits(id)
   end
 end
 local entries = {}

@@ -62,7 +62,7 @@ local function look(last, packed)
 end
 
 while looked_at < LOOK_AT_MOST do
-  local entries = call('XRANGE', key('events'), string.format('%.0f-0', cursor + 1), '+', 'COUNT', BATCH)
+  local entries = call('XRANGE', key('events'), digits(cursor + 1) .. '-0', '+', 'COUNT', BATCH)
   for _, entry in ipairs(entries) do
     local last = tonumber(entry[1]:match('^%d+'))
     if not kinds or may_hold(entry[2][4]) then

@@ -148,14 +148,14 @@ local function forget_events(keep_events)
   end
   oldest = oldest + math.min(too_many, portion)
   step.set_counter('oldest_event', oldest)
-  call('XTRIM', key('events'), 'MINID', string.format('%.0f-0', oldest))
+  call('XTRIM', key('events'), 'MINID', digits(oldest) .. '-0')
   return too_many > portion
 end
 
 local function sum_up_figures(before)
   -- By minute and name; a figure is two fields of its minute.
   local left = portion
-  for _, minute in ipairs(call('ZRANGEBYSCORE', key('minutes'), 1, '(' .. before)) do
+  for _, minute in ipairs(call('ZRANGEBYSCORE', key('minutes'), 1, below(before))) do
     local stored = call('HGETALL', key('figures:', minute))
     local names, values = {}, {}
     for i = 1, #stored, 2 do
@@ -183,7 +183,7 @@ end
 local function forget_quota()
   local today = quota.day_of(step.now)
   local found, more = portion_of(
-    call('ZRANGEBYSCORE', key('quota_days'), '-inf', '(' .. today, 'LIMIT', 0, portion + 1)
+    call('ZRANGEBYSCORE', key('quota_days'), '-inf', below(today), 'LIMIT', 0, portion + 1)
   )
   for _, member in ipairs(found) do
     users.note_idle(quota.forget_day(member))
@@ -193,7 +193,7 @@ end
 
 local function forget_users(oldest)
   local found, more = portion_of(
-    call('ZRANGEBYSCORE', written(key('idle_users')), '-inf', '(' .. oldest, 'LIMIT', 0, portion + 1)
+    call('ZRANGEBYSCORE', written(key('idle_users')), '-inf', below(oldest), 'LIMIT', 0, portion + 1)
   )
   for _, name in ipairs(found) do
     users.delete(name)
@@ -209,7 +209,7 @@ local function forget_limits(oldest)
   -- Those in use are few: jobs that hold or wait keep the number of their group's newest job young.
   local found, offset = {}, 0
   while #found <= portion do
-    local some = call('ZRANGEBYSCORE', key('limit_ages'), '-inf', '(' .. oldest, 'LIMIT', offset, portion + 1)
+    local some = call('ZRANGEBYSCORE', key('limit_ages'), '-inf', below(oldest), 'LIMIT', offset, portion + 1)
     if #some == 0 then
       break
     end

@@ -14,10 +14,10 @@ local SPREAD_AT_MOST = 256
 local function neighbours(row, other_key, includes_other_ahead)
   -- The jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
   local band = line.priority_of(other_key)
-  local low, high = line.order_key(band, 0), '(' .. line.order_key(band + 1, 0)
+  local low, high = line.order_key(band, 0), below(line.order_key(band + 1, 0))
   local wanted = SPREAD_AT_MOST / 2 + 1
-  local last_ahead = (includes_other_ahead and '' or '(') .. other_key
-  local first_behind = (includes_other_ahead and '(' or '') .. other_key
+  local last_ahead = includes_other_ahead and other_key or below(other_key)
+  local first_behind = includes_other_ahead and below(other_key) or other_key
   local ahead = call('ZREVRANGEBYSCORE', key('line'), last_ahead, low, 'LIMIT', 0, wanted + 1)
   local behind = call('ZRANGEBYSCORE', key('line'), first_behind, high, 'LIMIT', 0, wanted + 1)
   local function without_the_moved(numbers)
@@ -42,7 +42,7 @@ local function places_of(standing)
 end
 
 local function owner_of(place)
-  return call('HGET', key('moved'), string.format('%.0f', place)) or nil
+  return call('HGET', key('moved'), digits(place)) or nil
 end
 
 local function new_places(row, ahead, behind)
@@ -73,13 +73,13 @@ end
 
 local function stand_at(row, order_key)
   line.enter_again(row, order_key)
-  later('HSET', key('moved'), string.format('%.0f', line.place_of(order_key)), row.number)
+  later('HSET', key('moved'), digits(line.place_of(order_key)), row.number)
 end
 
 local function vacate(row)
   -- Places may change hands in this step, so all are given up before any is taken again.
   if line.was_moved(line.place_of(row.key)) then
-    later('HDEL', key('moved'), string.format('%.0f', line.place_of(row.key)))
+    later('HDEL', key('moved'), digits(line.place_of(row.key)))
   end
 end
 

@@ -79,7 +79,7 @@ class Reply:
 
     def __init__(self, reply: list[Any]) -> None:
         self._blobs = reply
-        self.answer: dict[str, Any] = msgspec.msgpack.decode(reply[0])
+        self.answer: dict[str, Any] = msgspec.msgpack.decode(reply[0]) or {}  # an empty table is a list to Lua
         tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
         self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
 

@@ -113,7 +113,7 @@ class Waking:
         self.client = client
         self._lock = threading.Lock()
         self._channels: dict[bytes, _Channel] = {}
-        self._trouble: Exception | None = None
+        self.trouble: Exception | None = None
         self._connection: Connection | None = None
         self._closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -152,7 +152,7 @@ class Waking:
                 channel.left_at = time.monotonic()
 
     def unavailable(self) -> StoreUnavailable:
-        cause = said(self._trouble or TimeoutError())
+        cause = said(self.trouble or TimeoutError())
         return StoreUnavailable(f"Redis at {self.client.address} cannot be listened to ({cause}); check that it runs.")
 
     async def close(self) -> None:
@@ -192,7 +192,7 @@ class Waking:
                 self._refuse(hopeless)
                 attempts += 1
             except (OSError, ServerRefused) as error:
-                self._trouble = error
+                self.trouble = error
                 self.client.availability.lost(address, error, began=began)
                 nodes.leave(address)
                 attempts += 1
@@ -209,7 +209,7 @@ class Waking:
         lost = asyncio.Event()
 
         def lose(error: Exception) -> None:
-            self._trouble = error
+            self.trouble = error
             lost.set()
 
         connection.hear, connection.lost = self._hear, lose

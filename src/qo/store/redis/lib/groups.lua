@@ -132,7 +132,7 @@ local function keep_free_numbers(group)
         later('ZADD', free, number, number)
       end
     end
-    call('ZREMRANGEBYSCORE', written(free), '(' .. highest, '+inf')
+    call('ZREMRANGEBYSCORE', written(free), below(highest), '+inf')
   end
   group.returned, group.none_free, group.highest = nil, nil, nil
 end

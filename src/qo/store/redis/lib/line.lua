@@ -48,12 +48,12 @@ local function position_of_newest(row)
   -- Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
   local own = line.priority_of(row.key)
   if not up_to[own] then
-    up_to[own] = call('ZCOUNT', written(key('line')), '-inf', '(' .. line.order_key(own + 1, 0))
+    up_to[own] = call('ZCOUNT', written(key('line')), '-inf', below(line.order_key(own + 1, 0)))
   end
   if not row.boost then
     return up_to[own]
   end
-  local behind = call('ZCOUNT', written(key('line')), '(' .. row.key, '(' .. line.order_key(own + 1, 0))
+  local behind = call('ZCOUNT', written(key('line')), below(row.key), below(line.order_key(own + 1, 0)))
   return up_to[own] - behind
 end
 
@@ -122,7 +122,7 @@ end
 
 function line.give_up_place(row)
   if row.key and line.was_moved(line.place_of(row.key)) then
-    later('HDEL', key('moved'), string.format('%.0f', line.place_of(row.key)))
+    later('HDEL', key('moved'), digits(line.place_of(row.key)))
   end
   row.key = nil
   rows.save(row)

@@ -69,7 +69,7 @@ end
 
 local function deferred_on(user, day)
   local found = call(
-    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(day), '(' .. midnight(day + 1), 'WITHSCORES'
+    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(day), below(midnight(day + 1)), 'WITHSCORES'
   )
   local others, times = {}, {}
   for i = 1, #found, 2 do

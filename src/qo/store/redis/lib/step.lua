@@ -35,6 +35,16 @@ else
   step.now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+local function digits(number)
+  -- All of them: Lua's own text of a number has fourteen.
+  return string.format('%.0f', number)
+end
+
+local function below(number)
+  -- As the end of a range of scores, the number itself left out.
+  return '(' .. digits(number)
+end
+
 local function key(name, ...)
   return prefix .. name .. table.concat({ ... }, '\0')
 end
@@ -179,10 +189,10 @@ local function write_events()
   end
   names[#names + 1] = ''
   call(
-    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, string.format('%.0f-0', newest), 'events',
+    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, digits(newest) .. '-0', 'events',
     cmsgpack.pack(events), 'kinds', table.concat(names, ',')
   )
-  call('PUBLISH', key('events'), string.format('%.0f', newest))
+  call('PUBLISH', key('events'), digits(newest))
 end
 
 local function write_figures()
@@ -207,7 +217,7 @@ local function write_counters()
   local changes = {}
   for name in pairs(changed_counters) do
     changes[#changes + 1] = name
-    changes[#changes + 1] = string.format('%.0f', counters[name])
+    changes[#changes + 1] = digits(counters[name])
   end
   if #changes > 0 then
     call('HSET', key('counters'), unpack(changes))
