@@ -1,0 +1,204 @@
+"""Waking by messages, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+
+import pytest
+from redis_calls import KINDS, connected, eventually, frozen, on_shared
+from servers import Cluster, Kind, Server
+
+from qo.errors import StoreUnavailable
+from qo.store.redis import waking as waking_module
+from qo.store.redis.client import Client
+from qo.store.redis.waking import Waking
+
+NOT_EXPECTED_SECONDS = 0.02
+"""how long to look for what must not come; looking longer would find no more, because all is in order of arrival"""
+EXPECTED_SECONDS = 20
+
+
+@asynccontextmanager
+async def waking_on(client: Client) -> AsyncIterator[Waking]:
+    waking = Waking(client)
+    try:
+        yield waking
+    finally:
+        await waking.close()
+
+
+async def publish(client: Client, channel: str) -> int:
+    receivers: int = await client.command("PUBLISH", channel, "")
+    return receivers
+
+
+async def subscribers(client: Client, channel: str) -> int:
+    return int((await client.command("PUBSUB", "NUMSUB", channel))[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_message_published_after_entering_wakes_and_is_heard_once(kind: Kind) -> None:
+    async with on_shared(kind) as client, waking_on(client) as waking:
+        channel = f"{client.prefix}wake:é"
+        async with waking.listen(channel) as listening:
+            assert await publish(client, channel) == 1
+            assert await listening.message(EXPECTED_SECONDS)
+            assert not await listening.message(NOT_EXPECTED_SECONDS)
+
+
+async def test_a_message_from_before_entering_or_on_another_channel_wakes_nobody() -> None:
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        mine, theirs = f"{client.prefix}mine", f"{client.prefix}theirs"
+        async with waking.listen(theirs) as marker:
+            async with waking.listen(mine):
+                pass
+            await publish(client, mine)
+            await publish(client, theirs)
+            assert await marker.message(EXPECTED_SECONDS)  # so what came before it has been dealt with too
+            async with waking.listen(mine) as listening:
+                await publish(client, theirs)
+                assert await marker.message(EXPECTED_SECONDS)
+                assert not await listening.message(NOT_EXPECTED_SECONDS)
+
+
+async def test_many_messages_before_the_next_look_are_one_wake_up() -> None:
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        busy, marker_channel = f"{client.prefix}busy", f"{client.prefix}marker"
+        async with waking.listen(busy) as listening, waking.listen(marker_channel) as marker:
+            await asyncio.gather(*(publish(client, busy) for _ in range(1000)))
+            await publish(client, marker_channel)
+            assert await marker.message(EXPECTED_SECONDS)
+
+            assert await listening.message(EXPECTED_SECONDS)
+            assert not await listening.message(NOT_EXPECTED_SECONDS)
+
+
+async def test_every_listener_of_a_channel_is_woken_in_whatever_loop_and_over_one_connection() -> None:
+    async def listen(number: int) -> bool:
+        async with waking.listen(channel) as listening:
+            entered.wait()
+            return await listening.message(EXPECTED_SECONDS)
+
+    entered = threading.Barrier(4)
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        channel = f"{client.prefix}events"
+        with ThreadPoolExecutor(3) as threads:
+            listeners = [asyncio.wrap_future(threads.submit(asyncio.run, listen(number))) for number in range(3)]
+            await asyncio.to_thread(entered.wait)
+            assert await publish(client, channel) == 1  # receivers are connections
+            assert await asyncio.gather(*listeners) == [True, True, True]
+
+
+async def test_a_cancelled_listener_leaves_the_others_listening() -> None:
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        channel = f"{client.prefix}events"
+        async with waking.listen(channel) as staying, waking.listen(channel) as going:
+            waiting = asyncio.ensure_future(going.message(EXPECTED_SECONDS))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await publish(client, channel)
+
+            assert await staying.message(EXPECTED_SECONDS)
+            assert await going.message(EXPECTED_SECONDS)
+
+
+async def test_a_channel_stays_subscribed_for_a_while_and_is_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking_module, "TICK_SECONDS", 0.02)
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        channel, kept = f"{client.prefix}wake:worker", f"{client.prefix}events"
+        async with waking.listen(kept) as listening:
+            async with waking.listen(channel):
+                pass
+            assert await subscribers(client, channel) == 1
+            monkeypatch.setattr(waking_module, "LINGER_SECONDS", 0)
+
+            async def nobody_listens() -> bool:
+                return await subscribers(client, channel) == 0
+
+            await eventually(nobody_listens)
+            async with waking.listen(channel) as again:
+                await publish(client, channel)
+                assert await again.message(EXPECTED_SECONDS)
+            await publish(client, kept)
+            assert await listening.message(EXPECTED_SECONDS)
+
+
+async def test_after_a_restart_every_listener_is_woken_once_and_hears_again() -> None:
+    with Server("valkey") as server:
+        async with (
+            connected(server.url) as client,
+            waking_on(client) as waking,
+            waking.listen("one") as one,
+            waking.listen("two") as two,
+        ):
+            server.restart()
+            assert await one.message(EXPECTED_SECONDS)
+            assert await two.message(EXPECTED_SECONDS)
+            assert not await one.message(NOT_EXPECTED_SECONDS)
+
+            assert await publish(client, "one") == 1
+            assert await one.message(EXPECTED_SECONDS)
+            assert not await two.message(NOT_EXPECTED_SECONDS)
+
+
+async def test_a_server_that_falls_silent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking_module, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(waking_module, "READ_SECONDS", 0.1)
+    with Server("valkey") as server:
+        async with (
+            connected(server.url) as client,
+            waking_on(client) as waking,
+            waking.listen("channel") as listening,
+        ):
+            with frozen(server):
+                await eventually(lambda: waking.trouble is not None)
+            assert await listening.message(EXPECTED_SECONDS)
+
+
+async def test_who_cannot_listen_is_told_when_patience_is_over() -> None:
+    with Server("valkey") as server:
+        url = server.url
+    async with connected(url, patience_seconds=0.2) as client, waking_on(client) as waking:
+        with pytest.raises(StoreUnavailable, match=r"cannot be listened to \(Connection refused\)"):
+            async with waking.listen("channel"):
+                pass
+
+
+async def test_a_user_who_may_not_listen_is_told_what_to_allow() -> None:
+    rule = "user deaf on >word ~* resetchannels +@all"
+    with Server("valkey", config=[rule], login="deaf:word") as server:
+        async with connected(server.url, namespace="team") as client, waking_on(client) as waking:
+            with pytest.raises(StoreUnavailable, match=r"NOPERM.*allow the channels qo:\{team\}:\* in its ACL"):
+                async with waking.listen(f"{client.prefix}events"):
+                    pass
+
+
+async def test_closing_takes_nothing_more_and_ends_the_thread() -> None:
+    async with on_shared("valkey") as client:
+        waking = Waking(client)
+        async with waking.listen("channel"):
+            pass
+        await waking.close()
+        await waking.close()
+
+        assert not [thread for thread in threading.enumerate() if thread.name == "qo-redis-waking"]
+        with pytest.raises(StoreUnavailable, match="is closed; connect again"):
+            async with waking.listen("channel"):
+                pass
+
+
+async def test_a_message_reaches_listeners_at_any_node_of_a_cluster() -> None:
+    with Cluster("valkey") as cluster:
+        async with (
+            connected(cluster.nodes[0].url) as client,
+            connected(cluster.nodes[1].url) as other,
+            waking_on(client) as waking,
+            waking.listen("channel") as listening,
+        ):
+            await publish(other, "channel")
+            assert await listening.message(EXPECTED_SECONDS)
