@@ -60,7 +60,7 @@ async def test_a_handler_that_blocks_the_event_loop_for_twice_its_lease_keeps_it
 async def test_a_handler_whose_lease_is_revoked_is_told_and_its_result_refused(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
-    begun = asyncio.Event()
+    begun, was_told = asyncio.Event(), asyncio.Event()
     told: list[tuple[bool, float]] = []
     runs = []
 
@@ -74,6 +74,7 @@ async def test_a_handler_whose_lease_is_revoked_is_told_and_its_result_refused(
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             told.append((ctx.lost, time.monotonic()))
+            was_told.set()
         return "first run"
 
     job = await queue.submit("stubborn")
@@ -82,6 +83,7 @@ async def test_a_handler_whose_lease_is_revoked_is_told_and_its_result_refused(
         revoked_at = time.monotonic()
         assert await queue.release_slot("stubborn", 0, by="ops", force=True) == job.id
         ended = await queue.wait(job.id, timeout=10)
+        await soon(was_told.wait())
 
     ((lost, at),) = told
     assert lost
@@ -149,10 +151,11 @@ async def _all_waiting(queue: qo.Queue, number: int) -> bool:
 
 
 async def test_a_renewal_does_not_wait_behind_a_busy_writer(queue: qo.Queue) -> None:
-    """Submits are piled up; a renewal that comes last is answered before all but the ones under way."""
+    """Submits are piled up; a renewal that comes last, from a thread of its own as a heartbeat's does, is answered
+    before all but the ones under way."""
     piled = [asyncio.create_task(queue.store.submit(_submissions(n))) for n in range(300)]
     await asyncio.sleep(0)
-    await queue.store.renew([], worker="worker-1")
+    await asyncio.to_thread(asyncio.run, queue.store.renew([], worker="worker-1"))
     still_waiting = sum(not task.done() for task in piled)
     await asyncio.gather(*piled)
 

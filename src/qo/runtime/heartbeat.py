@@ -66,6 +66,8 @@ class Heartbeat:
         try:
             self._beating.run_until_complete(self._beat_and_listen())
         finally:
+            # A store may have connections of this loop, which end with it.
+            self._beating.run_until_complete(self._beating.shutdown_asyncgens())
             self._beating.close()
 
     async def _beat_and_listen(self) -> None:

@@ -58,20 +58,16 @@ class Reading(Calling):
     ) -> tuple[Job, ...]:
         check.check_page(limit)
         wanted = {"status": status, "user": user, "task": task, "parent": parent, "newest_first": newest_first}
-        found: list[Job] = []
-        if status in (None, State.QUEUED):
-            await self._add_jobs(found, wanted | {"in_line": True}, limit)
-        if status != State.QUEUED:
-            await self._add_jobs(found, wanted | {"in_line": False}, limit)
-        return tuple(found)
-
-    async def _add_jobs(self, found: list[Job], wanted: dict[str, Any], limit: int) -> None:
-        """In parts, so that a long search holds nobody up."""
-        following: int | None = 0
+        found: dict[str, Job] = {}
+        in_line, following = status in (None, State.QUEUED), 0
         while following is not None and len(found) < limit:
-            reply = await self._run("jobs", wanted | {"limit": limit - len(found), "from": following})
-            found += reply.jobs()
-            following = reply.answer.get("from")
+            # In parts, so that a long search holds nobody up. Between two of them a job may have left the line.
+            part = wanted | {"limit": limit - len(found), "in_line": in_line, "from": following}
+            reply = await self._run("jobs", part)
+            for job in reply.jobs():
+                found.setdefault(job.id, job)
+            in_line, following = reply.answer["in_line"], reply.answer.get("from")
+        return tuple(found.values())
 
     async def line(self, *, limit: int) -> tuple[InLine, ...]:
         check.check_page(limit)
