@@ -254,6 +254,27 @@ async def test_a_server_that_stays_away_is_reported_when_patience_is_over() -> N
             await client.run(ECHO, [], patience_seconds=0.3)
 
 
+def test_pauses_grow_up_to_two_seconds_and_stay_there() -> None:
+    pauses = [client_module.pause_seconds(attempts) for attempts in range(100_000)]
+
+    assert 0.025 <= pauses[0] <= 0.05
+    assert all(1 <= pause <= 2 for pause in pauses[10:])
+
+
+async def test_something_else_that_answers_there_is_told_from_redis() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        async with connected(f"redis://127.0.0.1:{port}") as client:
+            with pytest.raises(StoreUnavailable, match=r"\(what answers there is not Redis\)"):
+                await client.command("PING", patience_seconds=0.2)
+
+
 async def test_a_silent_server_is_left_and_asked_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -379,6 +400,16 @@ async def test_an_acl_user_logs_in_with_any_password() -> None:
         login = f"{quote('u%ser', safe='')}:{quote(PASSWORD, safe='')}"
         async with connected(f"redis://{login}@127.0.0.1:{server.port}") as client:
             assert await client.command("ACL", "WHOAMI") == b"u%ser"
+
+
+async def test_a_user_who_may_not_do_what_scripts_do_is_told_so() -> None:
+    rule = "user reader on >word ~qo:* &* +@all -evalsha"
+    with Server("valkey", config=[rule], login="reader:word") as server:
+        async with connected(server.url) as client:
+            with pytest.raises(StoreUnavailable, match=r"does not let the user of store\.url do what qo does \(NOPERM"):
+                await client.run(ADD_ONCE, ["not allowed"])
+            with pytest.raises(ServerRefused, match="NOPERM"):
+                await client.command("EVALSHA", ADD_ONCE.sha, 0)
 
 
 @pytest.mark.parametrize("login", ["", ":wrong@", "nobody:wrong@"])

@@ -55,6 +55,16 @@ async def test_a_server_that_does_not_tell_its_settings_is_taken_at_what_is_know
         assert "how often it is synced is not told" in await described(server)
 
 
+async def test_a_server_that_tells_nothing_is_taken_and_one_that_refuses_the_keys_is_not() -> None:
+    rules = ["user silent on >word ~qo:* &* +@all -info", "user elsewhere on >word ~other:* &* +@all"]
+    with Server("valkey", config=rules) as server:
+        async with connected(f"redis://silent:word@127.0.0.1:{server.port}") as client:
+            assert "what an acknowledged job survives there is not told (NOPERM" in await describe(client, force=False)
+        async with connected(f"redis://elsewhere:word@127.0.0.1:{server.port}", namespace="team") as client:
+            with pytest.raises(StoreUnavailable, match=r"use the keys qo:\{team\}:\* \(NOPERM"):
+                await describe(client, force=False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_that_may_throw_jobs_away_is_refused_unless_forced(kind: Kind) -> None:
     with Server(kind, config=["maxmemory 100mb", "maxmemory-policy allkeys-lru"]) as server:

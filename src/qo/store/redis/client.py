@@ -82,7 +82,7 @@ class Address:
 
     def beside(self, host: str, port: int) -> Address:
         """Another node of the same cluster; one that does not know its own name is reached by this one's."""
-        return replace(self, host=host or self.host, port=port, path=None)
+        return replace(self, host=self.host if host in ("", "?") else host, port=port, path=None)
 
 
 def parse_address(url: str) -> Address:
@@ -179,6 +179,12 @@ class Availability:
                 return
             lost_at, self._lost_at, self._back_at = self._lost_at, None, time.monotonic()
         log.warning("Redis at %s is back after %.1f s", address, self._back_at - lost_at)
+
+
+def pause_seconds(attempts: int) -> float:
+    """How long to wait before trying again, after so many attempts; never the same for all who wait."""
+    longest = LONGEST_PAUSE_SECONDS if attempts > 10 else FIRST_PAUSE_SECONDS * 2.0**attempts
+    return min(LONGEST_PAUSE_SECONDS, longest) * random.uniform(0.5, 1)
 
 
 def said(cause: BaseException) -> str:
@@ -396,6 +402,12 @@ class _Line:
         self._connection = self._restoring = self._watching = None
         self._fail_all(self._server.closed())
 
+    async def end(self) -> None:
+        if self._end is None:
+            self.close()
+        else:
+            await self._end.aclose()
+
     async def _with_the_loop(self) -> AsyncGenerator[None]:
         """An event loop that is shut down closes its generators, which is how a line hears that its loop ends."""
         try:
@@ -441,13 +453,13 @@ class _Line:
 
     def _hear(self, reply: Any) -> None:
         call = self._in_flight.popleft()
-        if type(reply) is ServerRefused:
-            self._hear_refusal(call, reply)
+        if type(reply) is ServerRefused and reply.code in NOT_NOW:
+            self._trouble = reply
+            self._again.append(call)
         else:
             if self._attempts and not self._again:
                 self._is_well()
-            if not call.answer.done():
-                call.answer.set_result(reply)
+            self._settle(call, reply)
         self._batches[0] -= 1
         if self._batches[0]:
             return
@@ -457,15 +469,18 @@ class _Line:
         else:
             self._send()
 
-    def _hear_refusal(self, call: _Call, refusal: ServerRefused) -> None:
-        if refusal.code == "NOSCRIPT" and call.script is not None:
+    def _settle(self, call: _Call, reply: Any) -> None:
+        if call.answer.done():
+            return  # its caller has gone
+        if type(reply) is not ServerRefused:
+            call.answer.set_result(reply)
+        elif call.script is None:
+            call.answer.set_exception(reply)
+        elif reply.code == "NOSCRIPT":
             self._missing.add(call.script.sha)
             self._again.append(call)
-        elif refusal.code in NOT_NOW:
-            self._trouble = refusal
-            self._again.append(call)
-        elif not call.answer.done():
-            call.answer.set_exception(self._server.explain(refusal))
+        else:
+            call.answer.set_exception(self._server.explain(reply))
 
     def _send_again(self) -> None:
         self._waiting.extendleft(reversed(self._again))
@@ -510,14 +525,14 @@ class _Line:
             self._send()
 
     async def _pause(self) -> None:
-        """Before the first try only if the server asked for it: a connection may end without the server being lost."""
-        asked = isinstance(self._trouble, ServerRefused) and self._trouble.code != "MOVED"
-        if asked:
-            assert self._trouble is not None
-            self._server.availability.lost(self._server.nodes.current, self._trouble, began=time.monotonic())
-        if asked or self._attempts:
-            longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._attempts)
-            await asyncio.sleep(longest * random.uniform(0.5, 1))
+        """Before the first try only if the server asked for it: a connection may end without the server being lost.
+        Whoever is sent elsewhere goes at once, unless sent from there again."""
+        refusal = self._trouble if isinstance(self._trouble, ServerRefused) else None
+        moved = refusal is not None and refusal.code == "MOVED"
+        if refusal is not None and not moved:
+            self._server.availability.lost(self._server.nodes.current, refusal, began=time.monotonic())
+        if self._attempts > moved or (refusal is not None and not moved):
+            await asyncio.sleep(pause_seconds(self._attempts))
         self._attempts += 1
 
     async def _try_to_connect(self) -> None:
@@ -527,7 +542,8 @@ class _Line:
             connection = await connect(nodes)
         except StoreUnavailable as hopeless:
             self._fail_all(hopeless)
-        except (OSError, ServerRefused) as error:
+        except Exception as error:
+            # Whatever it was, calls wait for this to be tried again.
             self._trouble = error
             self._server.availability.lost(address, error, began=began)
             nodes.leave(address)
@@ -579,6 +595,11 @@ class _Server:
             return StoreUnavailable(
                 f"Redis at {self.nodes.current} is out of memory, nothing was changed; raise its maxmemory "
                 "or let jobs end and be forgotten."
+            )
+        if refusal.code == "NOPERM":
+            return StoreUnavailable(
+                f"Redis at {self.nodes.current} does not let the user of store.url do what qo does ({refusal}); "
+                "its ACL has to allow ~qo:* &qo:* and the commands that qo's scripts use."
             )
         return refusal
 
@@ -639,20 +660,21 @@ class Client:
     async def close(self) -> None:
         """Refuse more calls, wait for the answers that this loop's calls still expect, and let go of all connections.
         Closing twice is harmless."""
-        self._closed = True
         with self._lock:
+            self._closed = True
             lines, self._lines = self._lines, {}
+        own = lines.pop(asyncio.get_running_loop(), None)
         for loop, line in lines.items():
-            if loop is asyncio.get_running_loop():
-                if unanswered := [call.answer for call in line.unanswered()]:
-                    await asyncio.wait(unanswered)
-                line.close()
-                await asyncio.sleep(0)  # for the transport, which closes in the loop's next round
-            else:
-                try:
-                    loop.call_soon_threadsafe(line.close)
-                except RuntimeError:
-                    pass  # that loop has been closed, and the connection with it
+            try:
+                loop.call_soon_threadsafe(line.close)
+            except RuntimeError:
+                pass  # that loop has been closed, and the connection with it
+        if own is not None:
+            try:
+                if unanswered := own.unanswered():
+                    await asyncio.wait([call.answer for call in unanswered])
+            finally:
+                await own.end()
 
     def _line(self) -> _Line:
         loop = asyncio.get_running_loop()

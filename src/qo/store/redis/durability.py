@@ -14,9 +14,11 @@ SETTINGS = ("appendfsync", "save")
 async def describe(client: Client, *, force: bool) -> str:
     """One line for the log. Raises StoreUnavailable for a server that is too old, a replica, or free to throw jobs
     away; the last is accepted with `force`."""
-    # In a cluster this leads to the node that has the namespace, whose answers count.
-    await client.command("EXISTS", client.prefix)
-    info = parse_info(await client.command("INFO"))
+    await _find_namespace(client)
+    try:
+        info = parse_info(await client.command("INFO"))
+    except ServerRefused as refusal:
+        return f"Redis at {client.address}: what an acknowledged job survives there is not told ({refusal})"
     try:
         reply = await client.command("CONFIG", "GET", *SETTINGS)
     except ServerRefused:
@@ -25,6 +27,17 @@ async def describe(client: Client, *, force: bool) -> str:
         texts = [text.decode() for text in reply]
         settings = dict(zip(texts[::2], texts[1::2], strict=True))
     return judge(client.address, info, settings, force=force)
+
+
+async def _find_namespace(client: Client) -> None:
+    """In a cluster this leads to the node that has it, whose answers count."""
+    try:
+        await client.command("EXISTS", client.prefix)
+    except ServerRefused as refusal:
+        raise StoreUnavailable(
+            f"Redis at {client.address} does not let the user of store.url use the keys {client.prefix}* ({refusal}); "
+            "allow them in its ACL."
+        ) from None
 
 
 def parse_info(reply: bytes) -> dict[str, str]:

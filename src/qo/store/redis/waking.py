@@ -6,7 +6,6 @@ It lives in a thread with an event loop of its own, so a loop that is blocked or
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,14 +14,13 @@ from typing import Any, Self
 
 from qo.errors import StoreUnavailable
 from qo.store.redis.client import (
-    FIRST_PAUSE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     READ_SECONDS,
     Client,
     Connection,
     ServerRefused,
     connect,
     pack,
+    pause_seconds,
     said,
 )
 
@@ -97,7 +95,7 @@ class Listening:
             try:
                 self.loop.call_soon_threadsafe(self._wake)
             except RuntimeError:
-                pass  # that loop has been closed, and whoever listened has gone with it
+                self._waking.leave(self)  # that loop has been closed, and whoever listened has gone with it
 
     def _wake(self) -> None:
         self._came = True
@@ -191,7 +189,8 @@ class Waking:
             except StoreUnavailable as hopeless:
                 self._refuse(hopeless)
                 attempts += 1
-            except (OSError, ServerRefused) as error:
+            except Exception as error:
+                # Whatever it was, those who listen wait for this to be tried again.
                 self.trouble = error
                 self.client.availability.lost(address, error, began=began)
                 nodes.leave(address)
@@ -201,8 +200,7 @@ class Waking:
                 attempts = 0
                 await self._hold(connection)
             if attempts:
-                longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempts)
-                await asyncio.sleep(longest * random.uniform(0.5, 1))
+                await asyncio.sleep(pause_seconds(attempts))
 
     async def _hold(self, connection: Connection) -> None:
         """Returns when the connection is lost."""
