@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -318,6 +319,32 @@ async def test_a_replica_is_asked_until_it_takes_writes(caplog: pytest.LogCaptur
             assert await added(client) == [str(number) for number in range(10)]
     lost, back = said_of_the_server(caplog)
     assert "READONLY" in lost or "MASTERDOWN" in lost
+    assert "is back" in back
+
+
+async def test_a_server_that_is_loading_its_data_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", server.port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    slow_to_load = ["save 3600 1", "key-load-delay 1000", "loading-process-events-interval-bytes 1024"]
+    namespace = new_namespace()
+    with Server("valkey", config=slow_to_load) as server:
+        async with connected(server.url, namespace=namespace) as client:
+            await client.run(ADD_ONCE, ["before"])
+            await asyncio.gather(*(client.command("SET", f"{client.prefix}{number}", "") for number in range(500)))
+        server.stop()
+        starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+        await eventually(answers)
+        async with connected(server.url, namespace=namespace) as client:
+            assert await client.run(ADD_ONCE, ["after"]) == 2
+        await starting
+
+    loading, back = said_of_the_server(caplog)
+    assert "LOADING" in loading
     assert "is back" in back
 
 
@@ -644,3 +671,37 @@ async def test_a_namespace_is_found_when_its_old_node_and_that_of_the_url_are_go
             cluster.nodes[1].kill()
 
             assert await client.run(ADD_ONCE, ["after"]) == 2
+
+
+async def test_after_a_failover_the_promoted_replica_is_found_with_everything_it_had(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines = ["cluster-node-timeout 1000", "repl-diskless-sync-delay 0"]
+    with (
+        Cluster("valkey", config=lines) as cluster,
+        Server("valkey", config=["cluster-enabled yes", "cluster-announce-ip 127.0.0.1", *lines]) as replica,
+        Redis(port=cluster.nodes[1].port) as master,
+        Redis(port=replica.port) as follower,
+    ):
+        master_id = master.execute_command("CLUSTER MYID").decode()
+        follower.execute_command("CLUSTER MEET", "127.0.0.1", cluster.nodes[0].port)
+        await eventually(lambda: master_id in str(follower.execute_command("CLUSTER NODES")))
+        follower.execute_command("CLUSTER REPLICATE", master_id)
+        for node in cluster.nodes:
+            # Only who knows of a replica can vote for it.
+            await eventually(lambda node=node: flags_of(replica, seen_by=node) == "slave")
+
+        async with connected(cluster.url, namespace=namespace_on(1)) as client:
+            await client.run(ADD_ONCE, ["before"])
+            assert await client.command("WAIT", 1, 20_000) == 1
+            cluster.nodes[1].kill()
+
+            assert await client.run(ADD_ONCE, ["after"]) == 2
+            assert client.address == f"127.0.0.1:{replica.port}"
+    assert len(said_of_the_server(caplog)) == 2
+
+
+def flags_of(server: Server, *, seen_by: Server) -> str | None:
+    with Redis(port=seen_by.port) as node:
+        known = node.execute_command("CLUSTER NODES")
+    return known.get(f"127.0.0.1:{server.port}", {}).get("flags")
