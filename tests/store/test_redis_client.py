@@ -293,12 +293,7 @@ async def test_a_silent_server_is_left_and_asked_again(
 
 
 async def test_a_slow_script_is_run_once() -> None:
-    slow = Script.of(
-        "slow",
-        "#!lua\nlocal began = redis.call('TIME')[1]\n"
-        "while redis.call('TIME')[1] - began < 2 do end\n"
-        "return redis.call('INCR', KEYS[1] .. 'runs')",
-    )
+    slow = Script.of("slow", "#!lua\nfor _ = 1, 5e7 do end\nreturn redis.call('INCR', KEYS[1] .. 'runs')")
     with Server("valkey") as server:
         async with connected(server.url) as client:
             slowly, quickly = await asyncio.gather(client.run(slow, []), client.run(ECHO, ["behind it"]))
