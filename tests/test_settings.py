@@ -211,7 +211,7 @@ REFUSED = [
         "tiers.gold.bost is no setting; expected one of "
         "per_user, per_project, jobs_per_day, boost, iterations, iteration_batches, first_guess_secs.",
     ),
-    ("[store]\npassword = 'secret'", "store.password is no setting; expected one of url, namespace."),
+    ("[store]\npassword = 'secret'", "store.password is no setting; expected one of url, namespace, accept_eviction."),
     (
         "[concurrency]\ndefault_lease_duration_secs = 0",
         "concurrency.default_lease_duration_secs is 0; expected seconds above 0, at most ten years.",
@@ -243,7 +243,7 @@ def test_an_unknown_section_is_refused_with_the_known_ones(load):
     [
         ("QO_QUEUE__CAP", "many", "queue.cap is 'many'; expected a whole number from 0 to 1000000000."),
         ("QO_QUEUE__CAP", "\udcff", r"queue.cap is '\udcff'; expected a whole number from 0 to 1000000000."),
-        ("QO_STORE__URI", "x", "store.uri is no setting; expected one of url, namespace."),
+        ("QO_STORE__URI", "x", "store.uri is no setting; expected one of url, namespace, accept_eviction."),
         ("QO_CONCURRENCY__LIMITS", "3", "concurrency.limits is '3'; expected a table."),
         (
             "QO_CONFIRMATION__REMINDERS_AFTER_HOURS",

@@ -59,6 +59,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StoreSettings(_Section, frozen=True, kw_only=True):
     url: Text = "sqlite:///qo.db"
     namespace: Text = "default"
+    accept_eviction: bool = False
 
 
 class ConcurrencySettings(_Section, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ WRONG = [
     (["submit", "a:b"], "a:b"),
     (["concurrency", "set", "g", "--limit", "-1"], "--limit"),
     (["concurrency", "set", "g"], "Missing option '--limit'"),
-    (["jobs", "--url", "ftp://x"], "sqlite:///path/to/qo.db or memory://"),
+    (["jobs", "--url", "ftp://x"], "sqlite:///path/to/qo.db, memory://, redis://"),
 ]
 
 

@@ -23,7 +23,8 @@ HEADER = """\
 # and what a program says in code wins over both."""
 
 NOTES = {
-    "store.url": "Where jobs and limits live: sqlite:///path (from where this file lies), or memory://.",
+    "store.url": "Where jobs and limits live: sqlite:///path (from where this file lies), redis://host:6379/0, or memory://.",
+    "store.accept_eviction": "Whether to use a Redis server that throws keys away when its memory is full.",
     "store.namespace": "Queues of different names on one store know nothing of each other.",
     "concurrency.default_lease_duration_secs": "How long a job keeps its slots after its worker was last heard of.",
     "concurrency.renewals_per_lease": "How often a worker is heard of in that time.",

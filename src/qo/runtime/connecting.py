@@ -24,6 +24,7 @@ async def connect(
     store = await open_store(
         url or chosen.store.url,
         namespace=namespace or chosen.store.namespace,
+        accept_eviction=chosen.store.accept_eviction,
     )
     queue = Queue(store, chosen)
     try:

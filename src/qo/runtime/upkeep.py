@@ -58,6 +58,7 @@ class Upkeep:
     async def tend(self) -> None:
         """Aging, confirmations, reminders and retention."""
         queue, confirmation = self._settings.queue, self._settings.confirmation
+        retention_days = queue.retention_days_redis if self._store.kind == "redis" else queue.retention_days_sql
         if queue.aging_period_secs:
             await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
         hours = confirmation.expires_after_hours
@@ -66,7 +67,7 @@ class Upkeep:
         await self.remind()
         await _to_the_end(
             lambda: self._store.forget(
-                keep_ms=round(queue.retention_days_sql * DAY_MS),
+                keep_ms=round(retention_days * DAY_MS),
                 keep_jobs=queue.retention_jobs,
                 keep_events=KEEP_EVENTS,
             )

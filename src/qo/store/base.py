@@ -35,7 +35,7 @@ refunds     See `cancel`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from qo.event import AuditEntry, Feed
 from qo.job import Job, JobError
@@ -76,6 +76,8 @@ HANDED_OVER_LEASE_MS = 10_000
 
 
 class Store(Protocol):
+    kind: Literal["sql", "redis"]
+    """what decides how long ended jobs are kept"""
     bounds: Bounds
 
     # --- a job's way through ----------------------------------------------------------------------------------

@@ -8,14 +8,23 @@ from qo.errors import SettingsError
 from qo.store.base import Store
 from qo.store.values import Bounds
 
-ALLOWED = "sqlite:///path/to/qo.db or memory://"
+ALLOWED = "sqlite:///path/to/qo.db, memory://, redis://host:6379/0, rediss:// (with TLS) or unix:///path/to.sock"
+REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
-async def open_store(url: str, *, namespace: str = "default", bounds: Bounds | None = None) -> Store:
+async def open_store(
+    url: str, *, namespace: str = "default", bounds: Bounds | None = None, accept_eviction: bool = False
+) -> Store:
     """Open the store that a url names. Raises SettingsError for a url no store understands.
 
-    A namespace other than "default" is a file of its own beside the named one: `qo.db` and `qo.team-a.db`.
+    A namespace is a set of keys of its own on Redis; of SQLite, one other than "default" is a file of its own beside
+    the named one: `qo.db` and `qo.team-a.db`. `accept_eviction`: a Redis server that may throw jobs away when its
+    memory is full is used all the same.
     """
+    if is_redis(url):
+        from qo.store.redis import RedisStore
+
+        return await RedisStore.open(url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction)
     from qo.store.sqlite import SQLiteStore
 
     parts = urlsplit(url)
@@ -25,6 +34,11 @@ async def open_store(url: str, *, namespace: str = "default", bounds: Bounds | N
     if parts.scheme != "sqlite" or parts.netloc or not path:
         raise SettingsError(f"store.url is {url!r}; use {ALLOWED}.")
     return await SQLiteStore.open(_in_namespace(path, namespace), bounds=bounds)
+
+
+def is_redis(url: str) -> bool:
+    # Not by `urlsplit`, which refuses some passwords with a message that shows them.
+    return url.partition("://")[0] in REDIS_SCHEMES
 
 
 def _in_namespace(path: str, namespace: str) -> str:

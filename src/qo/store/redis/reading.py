@@ -59,7 +59,8 @@ class Reading(Calling):
         check.check_page(limit)
         wanted = {"status": status, "user": user, "task": task, "parent": parent, "newest_first": newest_first}
         found: dict[str, Job] = {}
-        in_line, following = status in (None, State.QUEUED), 0
+        in_line = status in (None, State.QUEUED)
+        following: int | None = 0
         while following is not None and len(found) < limit:
             # In parts, so that a long search holds nobody up. Between two of them a job may have left the line.
             part = wanted | {"limit": limit - len(found), "in_line": in_line, "from": following}

@@ -13,7 +13,7 @@ from qo.store.stored_job import stored_job
 
 
 class JobRow(msgspec.Struct, gc=False):
-    """What a row does not name is as here. `number` has twelve digits and `token` sixteen, so that they sort as text."""
+    """What a row does not name is as here. Numbers have twelve digits and tokens sixteen, so that they sort as text."""
 
     number: str
     id: str

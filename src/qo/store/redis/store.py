@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -56,6 +56,8 @@ _to_json = msgspec.json.Encoder().encode
 class RedisStore(Reading):
     """`store/base.py` on Redis 7 or Valkey. Open with `RedisStore.open`."""
 
+    kind: Literal["sql", "redis"] = "redis"
+
     def __init__(self, client: Client, bounds: Bounds) -> None:
         super().__init__(client, bounds)
         self._waking = Waking(client)
@@ -67,13 +69,13 @@ class RedisStore(Reading):
         *,
         namespace: str = "default",
         bounds: Bounds | None = None,
-        force: bool = False,
+        accept_eviction: bool = False,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> RedisStore:
-        """`force`: use a server that may evict jobs when its memory is full."""
+        """`accept_eviction`: use a server that may throw jobs away when its memory is full."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
         try:
-            log.info("%s", await describe(store.client, force=force))
+            log.info("%s", await describe(store.client, force=accept_eviction))
             await store._check_schema()
         except BaseException:
             await store.close()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import apsw
 
@@ -87,6 +87,8 @@ READERS = 2
 
 class SQLiteStore:
     """`store/base.py` on one SQLite file. Open with `SQLiteStore.open`."""
+
+    kind: Literal["sql", "redis"] = "sql"
 
     def __init__(self, path: str, bounds: Bounds) -> None:
         self.path = path
