@@ -114,3 +114,15 @@ def test_a_running_job_is_not_counted_in_a_group_that_its_task_names_only_since(
         step("set_limits", [Limit(group="provider:ollama", slots=3, source=Source.TIER)], now=NOON),
     ]
     check_both_agree(real, steps)
+
+
+@every_store
+def test_a_job_parked_where_the_same_step_makes_room_again_is_claimable(real: StoreUnderTest) -> None:
+    """The first one's standing closes the project, the second is parked in it, the third's standing opens it."""
+    closes, opens = Standing(tier="free", project_limit=0), Standing(tier="plain")
+    submissions = [
+        Submission(id="y3", task="scan", user="u1", standing=closes),
+        Submission(id="y4", task="build", user="u1", project="p1"),
+        Submission(id="x5", task="build", user="u2", project="p1", standing=opens),
+    ]
+    check_both_agree(real, [step("submit", submissions, now=NOON)])

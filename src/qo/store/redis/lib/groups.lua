@@ -179,16 +179,26 @@ function groups.add_claimable(task, count)
   made_claimable[task] = (made_claimable[task] or 0) + count
 end
 
-function groups.park(name, task, member, order_key)
+local function note_change(name, task)
+  local group = groups.get(name)
+  group.changed = group.changed or {}
+  group.changed[task] = true
+end
+
+function groups.put(name, task, member, order_key)
+  -- Also where there is no room now: in the same step there may be again.
+  note_change(name, task)
   later('ZADD', key('parked:', task, name), order_key, member)
   later('SADD', key('parks:', name), task)
+end
+
+function groups.park(name, task, member, order_key)
+  groups.put(name, task, member, order_key)
   step.figure('rejected:' .. groups.kind(name))
 end
 
 function groups.unpark(name, task, member)
-  local group = groups.get(name)
-  group.left = group.left or {}
-  group.left[task] = true
+  note_change(name, task)
   later('ZREM', key('parked:', task, name), member)
 end
 
@@ -228,12 +238,12 @@ function groups.settle()
     if room ~= group.had_room then
       room_changed(group, room)
       group.had_room = room
-    elseif group.left then
-      for task in pairs(group.left) do
+    elseif group.changed then
+      for task in pairs(group.changed) do
         refresh_open(group, task, room)
       end
     end
-    group.left = nil
+    group.changed = nil
     if group.returned then
       keep_free_numbers(group)
     end

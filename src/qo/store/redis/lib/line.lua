@@ -68,8 +68,7 @@ local function put_aside_or_ready(row, before)
   elseif parked ~= before then
     groups.park(parked, row.task, row.number, row.key)
   else
-    later('ZADD', key('parked:', row.task, parked), row.key, row.number)
-    later('SADD', key('parks:', parked), row.task)
+    groups.put(parked, row.task, row.number, row.key)
   end
 end
 
