@@ -126,3 +126,8 @@ def test_a_job_parked_where_the_same_step_makes_room_again_is_claimable(real: St
         Submission(id="x5", task="build", user="u2", project="p1", standing=opens),
     ]
     check_both_agree(real, [step("submit", submissions, now=NOON)])
+
+
+@every_store
+def test_a_far_time_is_told_to_the_millisecond(real: StoreUnderTest) -> None:
+    check_both_agree(real, [step("submit", [Submission(id="a", task="t", run_at_ms=253_370_764_799_999)], now=NOON)])

@@ -36,7 +36,7 @@ for _, row in ipairs(wanted) do
     step.audit(arguments.by, 'cancel', row.id, { message = arguments.message or cjson.null })
   end
 end
-table.sort(refunded)
+table.sort(refunded, comes_before)
 for i, user in ipairs(refunded) do
   if user ~= refunded[i - 1] then
     local standing = users.standing(user)

@@ -54,7 +54,7 @@ local function schedule_retry(row, outcome)
   line.set_due(row, row.run_at)
   row.error = outcome.error
   step.figure('ended:scheduled', step.now - row.started_at)
-  step.event('scheduled', row.id, { run_at = row.run_at })
+  line.tell_time('scheduled', row)
 end
 
 local function ask_for_confirmation(row, outcome)

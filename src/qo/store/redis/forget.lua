@@ -5,6 +5,7 @@
 -- Answers    the jobs; whether there is more
 -- Events     none
 -- include lib/users.lua
+-- include lib/wake.lua
 
 local LOOK_AT_MOST = 2000 -- jobs of unfinished parents that are passed over in one step
 local BATCH = 256
@@ -164,7 +165,7 @@ local function sum_up_figures(before)
         names[#names + 1] = stored[i]:sub(3)
       end
     end
-    table.sort(names)
+    table.sort(names, comes_before)
     for _, name in ipairs(names) do
       if left == 0 then
         return true
@@ -237,10 +238,11 @@ local function forget_workers(expired_until)
       gone[#gone + 1] = stored[i]
     end
   end
-  table.sort(gone)
+  table.sort(gone, comes_before)
   local found, more = portion_of(gone)
   for _, name in ipairs(found) do
     later('HDEL', key('workers'), name)
+    wake.forget(name)
   end
   return more
 end

@@ -13,7 +13,7 @@ for _, name in ipairs(call('SMEMBERS', key('holding'))) do
     names[#names + 1] = name
   end
 end
-table.sort(names)
+table.sort(names, comes_before)
 local found = {}
 for i, name in ipairs(names) do
   found[i] = status.of(name)

@@ -32,7 +32,7 @@ end
 
 local function known_before(submission, number)
   -- The answer where the id, the unique key or the phase is there already.
-  local row = number and rows.get(number) or rows.find(submission.id)
+  local row = number and rows.get(number)
   if not row and submission.unique then
     local other = call('HGET', written(key('unique')), submission.unique)
     row = other and rows.get(other)
@@ -150,7 +150,7 @@ local function accept(submission, row, standing, is_new, ignored)
   elseif not is_due_now(row) then
     row.state = 'scheduled'
     line.set_due(row, row.run_at)
-    step.event('scheduled', row.id, { run_at = row.run_at })
+    line.tell_time('scheduled', row)
   else
     line.join(row)
   end
@@ -161,7 +161,7 @@ local function accept(submission, row, standing, is_new, ignored)
   return accepted(row, standing, nil, #ignored > 0 and ignored or nil)
 end
 
-local function admit(submission)
+local function admit(submission, number_of)
   local user = submission.user
   local present = user and users.standing(user)
   local standing = submission.standing or present
@@ -175,7 +175,9 @@ local function admit(submission)
   if is_new then
     users.apply_standing(user, standing, false, submission.project, ignored)
   end
-  return accept(submission, row, standing, is_new, ignored)
+  local admitted = accept(submission, row, standing, is_new, ignored)
+  number_of[row.id] = row.number
+  return admitted
 end
 
 local ids = {}
@@ -185,9 +187,9 @@ end
 catch_up.join_due()
 local numbers = rows.numbers(ids)
 rows.load(numbers)
-local answers = {}
+local answers, number_of = {}, {} -- an id may be there twice in one call
 for i, submission in ipairs(arguments.submissions) do
-  answers[i] = known_before(submission, numbers[i]) or admit(submission)
+  answers[i] = known_before(submission, numbers[i] or number_of[submission.id]) or admit(submission, number_of)
 end
 hand_over()
 return answer.send({ answers = answers })

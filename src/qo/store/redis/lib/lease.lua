@@ -135,6 +135,8 @@ end
 
 -- --- claiming -------------------------------------------------------------------------------------------------
 
+local quoted -- the worker's name; a claim is by one
+
 function lease.claim_job(row, names, worker, claim, lease_ms)
   local token = step.draw_token()
   local waited_ms = step.now - row.joined_at
@@ -156,7 +158,8 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   tokens[#tokens + 1] = token
   later('SADD', key('running:', worker), token)
   step.figure('wait:' .. row.priority, waited_ms)
-  step.event('starting', row.id, { worker = worker, attempt = row.attempts })
+  quoted = quoted or cjson.encode(worker)
+  step.event_with('starting', row.id, '{"worker":' .. quoted .. ',"attempt":' .. row.attempts .. '}')
   return taken
 end
 

@@ -118,7 +118,7 @@ local function bring_to_today(row, today)
   if row.due_at then
     line.join(row)
   else
-    step.event('rescheduled', row.id, { run_at = row.run_at })
+    line.tell_time('rescheduled', row)
   end
 end
 
@@ -129,7 +129,7 @@ local function bring_to_day(row, day)
   if row.due_at then
     line.set_due(row, row.run_at)
   end
-  step.event('rescheduled', row.id, { run_at = row.run_at })
+  line.tell_time('rescheduled', row)
 end
 
 function quota.move_forward(user, size)

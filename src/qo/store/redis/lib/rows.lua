@@ -119,35 +119,40 @@ function tasks.max_attempts(name)
   return tasks.get(name).max_attempts or DEFAULT_MAX_ATTEMPTS
 end
 
-function tasks.groups_of(row)
-  -- Every group of a job, each once, in the order in which a claim looks at them. The first two are gates.
-  local groups, known = {}, {}
-  local function add(name)
-    if not known[name] then
-      known[name] = true
-      groups[#groups + 1] = name
+local function add_named(names, more)
+  -- Those of them that are not there yet.
+  for _, name in ipairs(more) do
+    local is_known = false
+    for _, other in ipairs(names) do
+      is_known = is_known or other == name
+    end
+    if not is_known then
+      names[#names + 1] = name
     end
   end
-  add('global')
-  add(row.task)
-  add('priority:' .. row.priority)
+end
+
+function tasks.groups_of(row)
+  -- Every group of a job, each once, in the order in which a claim looks at them. The first two are gates.
+  local names = { 'global', row.task, 'priority:' .. row.priority }
   if row.user then
-    add('user:' .. row.user)
+    names[#names + 1] = 'user:' .. row.user
   end
   if row.project then
-    add('project:' .. row.project)
+    names[#names + 1] = 'project:' .. row.project
   end
   if row.tier then
-    add('tier:' .. row.tier)
+    names[#names + 1] = 'tier:' .. row.tier
   end
   if row.parent then
-    add('parent:' .. row.parent)
+    names[#names + 1] = 'parent:' .. row.parent
   end
-  for _, name in ipairs(tasks.get(row.task).groups or NONE) do
-    add(name)
+  local of_task = tasks.get(row.task).groups
+  if of_task then
+    add_named(names, of_task)
   end
-  for _, name in ipairs(row.own_groups or NONE) do
-    add(name)
+  if row.own_groups then
+    add_named(names, row.own_groups)
   end
-  return groups
+  return names
 end

@@ -45,8 +45,25 @@ local function below(number)
   return '(' .. digits(number)
 end
 
-local function key(name, ...)
-  return prefix .. name .. table.concat({ ... }, '\0')
+local function key(name, of, within)
+  -- No name holds a NUL, and every kind of key ends with a colon or has no part, so none can reach another.
+  if within then
+    return prefix .. name .. of .. '\0' .. within
+  elseif of then
+    return prefix .. name .. of
+  end
+  return prefix .. name
+end
+
+local function comes_before(a, b)
+  -- By bytes, as every store sorts. Lua's own comparison of texts depends on the server's locale.
+  for i = 1, math.min(#a, #b) do
+    local one, other = a:byte(i), b:byte(i)
+    if one ~= other then
+      return one < other
+    end
+  end
+  return #a < #b
 end
 
 -- --- writing in batches ---------------------------------------------------------------------------------------

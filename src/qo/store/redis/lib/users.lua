@@ -103,7 +103,7 @@ function users.apply_standing(name, standing, pinned, project, ignored)
     rows.save(row)
     add(row.project)
   end
-  table.sort(projects)
+  table.sort(projects, comes_before)
   users.limit_by_standing(standing, name, projects, ignored)
   for _, row in ipairs(waiting) do
     if row.key then

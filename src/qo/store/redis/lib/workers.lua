@@ -15,7 +15,7 @@ function workers.live()
     end
   end
   table.sort(live, function(a, b)
-    return a.name < b.name
+    return comes_before(a.name, b.name)
   end)
   return live
 end
