@@ -7,22 +7,21 @@ import random
 from collections import Counter
 
 from invariants import broken_invariants
-from processes_on_a_file import (
+from processes_on_a_store import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
     SETTINGS,
     can_write,
     events_of,
     queue_fixture,  # noqa: F401 - asked for by name
+    snapshot,
     url_fixture,  # noqa: F401 - asked for by name
 )
-from sqlite_snapshot import snapshot
 from witness import Lives, Report, Witness
 from worker_process import Nursery, Options, nursery, until
 
 import qo
 from qo.event import LEASE_LOST
-from qo.store.sqlite import SQLiteStore
 
 JOBS = 1000
 WORKERS = 8
@@ -222,5 +221,4 @@ async def check_nothing_is_held(queue: qo.Queue) -> None:
 
 
 async def check_invariants(queue: qo.Queue) -> None:
-    assert isinstance(queue.store, SQLiteStore)
-    assert broken_invariants(await snapshot(queue.store)) == []
+    assert broken_invariants(await snapshot(queue)) == []

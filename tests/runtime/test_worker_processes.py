@@ -1,4 +1,4 @@
-"""Jobs that go from one worker process to another on one file, and jobs that kill the process they run in."""
+"""Jobs that go from one worker process to another, and jobs that kill the process they run in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-from processes_on_a_file import (
+from processes_on_a_store import (
     LEASE_SECONDS,
     events_of,
     queue_fixture,  # noqa: F401 - asked for by name
@@ -22,15 +21,14 @@ from qo.event import LEASE_LOST
 # --- a job that kills its worker ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("how", "code"), [("exit", 1), ("kill", -signal.SIGKILL)])
 async def test_a_job_that_kills_its_worker_every_time_fails_after_its_last_attempt_and_can_be_retried(
-    queue: qo.Queue, url: str, tmp_path: Path, how: str, code: int
+    queue: qo.Queue, url: str, tmp_path: Path
 ) -> None:
     poison, diary = tmp_path / "poison", tmp_path / "diary"
     poison.touch()
     options = Options(url=url, settings={"concurrency": {"default_lease_duration_secs": 1}}, diary=str(diary))
-    job = await queue.submit("deadly", {"how": how, "while_there": str(poison)}, max_attempts=3)
-    for attempt in (1, 2, 3):
+    job = await queue.submit("deadly", {"while_there": str(poison)}, max_attempts=3)
+    for attempt, code in ((1, 1), (2, -signal.SIGKILL), (3, 1)):
         async with started(options) as worker:
             assert await worker.ended() == code
             assert len(diary_of(diary)) == attempt
@@ -54,7 +52,7 @@ async def test_a_job_that_kills_its_worker_every_time_fails_after_its_last_attem
         assert survivor.process.returncode is None
 
 
-# --- two processes on one file --------------------------------------------------------------------------------
+# --- two processes on one store -------------------------------------------------------------------------------
 
 
 async def test_a_job_submitted_by_one_process_starts_in_the_idle_worker_of_another(queue: qo.Queue, url: str) -> None:

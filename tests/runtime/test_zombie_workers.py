@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 import msgspec
-from processes_on_a_file import (
+from processes_on_a_store import (
     LOOK_AGAIN_SECONDS,
     SETTINGS,
     can_write,

@@ -1,4 +1,4 @@
-"""A queue on a file that worker processes share, its events, and whether somebody holds up its writes.
+"""A queue that worker processes share, on a file and on a server; its events, and whether somebody holds up its writes.
 
 A test module imports both fixtures. Their functions are not called like the fixtures, so that an argument of a test
 does not hide an import.
@@ -7,14 +7,19 @@ does not hide an import.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from redis_snapshot import snapshot as redis_snapshot
+from servers import Server
+from sqlite_snapshot import snapshot as sqlite_snapshot
 
 import qo
 from qo.event import Event
+from qo.store.redis.store import RedisStore
+from qo.store.sqlite import SQLiteStore
 
 LEASE_SECONDS = 2
 SETTINGS: dict[str, Any] = {
@@ -26,9 +31,14 @@ PROBE_SECONDS = 1.0
 """for a write by somebody else, while a process is stopped that may be in the middle of one of its own"""
 
 
-@pytest.fixture(name="url")
-def url_fixture(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'qo.db'}"
+@pytest.fixture(name="url", params=["sqlite", "valkey"])
+def url_fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Of a file, or of a server, that this test has for itself."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'qo.db'}"
+    else:
+        with Server(request.param) as server:
+            yield server.url
 
 
 @pytest.fixture(name="queue")
@@ -50,8 +60,19 @@ async def events_of(queue: qo.Queue, kinds: Collection[str]) -> list[Event]:
         cursor = feed.cursor
 
 
+async def snapshot(queue: qo.Queue) -> dict[str, Any]:
+    """All that the store knows, at one moment."""
+    if isinstance(queue.store, RedisStore):
+        return await redis_snapshot(queue.store)
+    assert isinstance(queue.store, SQLiteStore)
+    return await sqlite_snapshot(queue.store)
+
+
 async def can_write(queue: qo.Queue) -> bool:
-    """Whether nobody is stopped in the middle of a write. Too slow a machine looks the same."""
+    """Whether nobody is stopped in the middle of a write. Too slow a machine looks the same.
+
+    On a server nobody ever is: a write is one script there, and whoever sent it may be stopped meanwhile.
+    """
     written = asyncio.ensure_future(queue.store.observe([]))
     await asyncio.wait({written}, timeout=PROBE_SECONDS)
     return written.done()
