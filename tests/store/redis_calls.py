@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from inspect import isawaitable
 
+import pytest
 from servers import Kind, Server, shared_server
 
 from qo.store.redis.client import Client
@@ -53,6 +54,10 @@ async def on_shared(kind: Kind) -> AsyncIterator[Client]:
 
 async def added(client: Client) -> list[str]:
     return [item.decode() for item in await client.command("LRANGE", f"{client.prefix}list", 0, -1)]
+
+
+def said_of_the_server(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "qo.store"]
 
 
 def freeze(server: Server) -> None:

@@ -10,9 +10,9 @@ from qo.errors import StoreUnavailable
 from qo.store.redis.durability import describe, judge
 
 
-async def described(server: Server, *, force: bool = False) -> str:
+async def described(server: Server, *, accept_eviction: bool = False) -> str:
     async with connected(server.url) as client:
-        text = await describe(client, force=force)
+        text = await describe(client, accept_eviction=accept_eviction)
         assert text.startswith(f"{server.binary.name.removesuffix('-server').capitalize()} ")
         assert f" at 127.0.0.1:{server.port}: " in text
         assert "\n" not in text
@@ -59,20 +59,25 @@ async def test_a_server_that_tells_nothing_is_taken_and_one_that_refuses_the_key
     rules = ["user silent on >word ~qo:* &* +@all -info", "user elsewhere on >word ~other:* &* +@all"]
     with Server("valkey", config=rules) as server:
         async with connected(f"redis://silent:word@127.0.0.1:{server.port}") as client:
-            assert "what an acknowledged job survives there is not told (NOPERM" in await describe(client, force=False)
+            assert "what an acknowledged job survives there is not told (NOPERM" in await describe(
+                client, accept_eviction=False
+            )
         async with connected(f"redis://elsewhere:word@127.0.0.1:{server.port}", namespace="team") as client:
             with pytest.raises(StoreUnavailable, match=r"use the keys qo:\{team\}:\* \(NOPERM"):
-                await describe(client, force=False)
+                await describe(client, accept_eviction=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_server_that_may_throw_jobs_away_is_refused_unless_forced(kind: Kind) -> None:
+async def test_a_server_that_may_throw_jobs_away_is_refused_unless_that_is_accepted(kind: Kind) -> None:
     with Server(kind, config=["maxmemory 100mb", "maxmemory-policy allkeys-lru"]) as server:
         with pytest.raises(StoreUnavailable) as refused:
             await described(server)
         assert "(maxmemory-policy allkeys-lru, maxmemory 104857600)" in str(refused.value)
         assert "set its maxmemory-policy to noeviction" in str(refused.value)
-        assert (await described(server, force=True)).endswith("(allkeys-lru), which was forced")
+        assert str(refused.value).endswith(
+            "store.accept_eviction = true in .qo.toml (or QO_STORE__ACCEPT_EVICTION=true)."
+        )
+        assert (await described(server, accept_eviction=True)).endswith("(allkeys-lru), which was accepted")
 
 
 @pytest.mark.parametrize("config", [["maxmemory 100mb"], ["maxmemory-policy allkeys-lru"]])
@@ -100,16 +105,16 @@ async def test_in_a_cluster_the_node_that_has_the_namespace_is_described() -> No
                 await client.command("CONFIG", "SET", "appendonly", "yes")
         # 'foo' is in slot 12182, which is the last node's.
         async with connected(cluster.url, namespace="foo") as client:
-            text = await describe(client, force=False)
+            text = await describe(client, accept_eviction=False)
         assert f"at 127.0.0.1:{cluster.nodes[2].port}: no persistence" in text
 
 
 def test_an_old_server_is_refused() -> None:
     with pytest.raises(StoreUnavailable, match=r"^Redis 6\.2\.14 at host:1 is too old; qo needs Redis 7 or newer, or "):
-        judge("host:1", {"redis_version": "6.2.14", "role": "master"}, {}, force=True)
+        judge("host:1", {"redis_version": "6.2.14", "role": "master"}, {}, accept_eviction=True)
 
 
 def test_a_file_that_cannot_be_written_promises_nothing() -> None:
     info = {"redis_version": "7.4.0", "role": "master", "aof_enabled": "1", "aof_last_write_status": "err"}
 
-    assert "its last write failed" in judge("host:1", info, {"appendfsync": "always"}, force=False)
+    assert "its last write failed" in judge("host:1", info, {"appendfsync": "always"}, accept_eviction=False)

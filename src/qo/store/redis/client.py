@@ -1,348 +1,37 @@
-"""The way to the server: calls from any event loop, gathered into few writes, and sent again when it was away.
-
-Not redis-py: of a call's time in this process, its connection took 70 to 90 %, and importing it 0.12 s.
-"""
+"""The way to the server: calls from any event loop, gathered into few writes, and sent again when it was away."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import os
-import random
-import socket
-import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from qo.errors import SettingsError, StoreUnavailable
+from qo.errors import StoreUnavailable
+from qo.store.redis.address import Address, parse_address, prefix_of
+from qo.store.redis.availability import Availability, pause_seconds, said
+from qo.store.redis.connection import (
+    NOT_NOW,
+    READ_SECONDS,
+    Argument,
+    Connection,
+    Nodes,
+    ServerRefused,
+    connect,
+    pack,
+)
 from qo.store.redis.scripts import Script
-
-try:
-    import hiredis
-except ImportError:
-    raise SettingsError("A store on Redis needs a driver: install qo[redis] (pip install 'qo-queue[redis]').") from None
-
-log = logging.getLogger("qo.store")
 
 PATIENCE_SECONDS = 10.0
 """how long a call is tried before it fails, unless it says otherwise"""
-READ_SECONDS = 10.0
-"""How long the server may be silent while it owes answers. Far above what any script takes, because whoever runs out
-of it has the script sent again, and the first one may still be running."""
-CONNECT_SECONDS = 5.0
-FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
 WATCH_SECONDS = 0.1
 BATCHES_IN_FLIGHT = 2
 """so that the server has something to do while the answers to the first are read"""
 BATCH_BYTES = 1 << 20
-
-NOT_NOW = frozenset(
-    ["ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOREPLICAS", "READONLY", "TRYAGAIN"]
-)
-"""Answers of a server that did nothing and may do it soon. ASK is among them on purpose: it says that the namespace
-is being moved to another node key by key, and a script that was run there would find half of it. KEYS[1] never
-exists, so the old node answers every script so until all keys have moved, and then MOVED."""
-
-Argument = bytes | str | int
-
-
-class ServerRefused(Exception):
-    """The server answered a command with an error; the text is the server's, its first word the code."""
-
-    @property
-    def code(self) -> str:
-        return str(self).partition(" ")[0]
-
-
-# --- where the server is ----------------------------------------------------------------------------------------
-
-URLS = "redis://[user:password@]host[:port][/database], rediss:// for TLS, or unix:///path/to.sock[?db=0]"
-TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    host: str
-    port: int
-    path: str | None = None
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    database: int = 0
-    tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
-
-    def __str__(self) -> str:
-        return self.path or (f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}")
-
-    def beside(self, host: str, port: int) -> Address:
-        """Another node of the same cluster; one that does not know its own name is reached by this one's."""
-        return replace(self, host=self.host if host in ("", "?") else host, port=port, path=None)
-
-
-def parse_address(url: str) -> Address:
-    """What a url says. Raises SettingsError, whose text never holds a part of the url that might be a password."""
-    try:
-        parts = urlsplit(url)
-        host, port = unquote(parts.hostname or "127.0.0.1"), parts.port or 6379
-        user, password = unquote(parts.username or "") or None, unquote(parts.password or "") or None
-        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
-        in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
-        database = int(options.pop("db", in_path or "0"))
-    except ValueError:
-        # Where a password was not percent-encoded, any part may hold some of it.
-        raise SettingsError(f"store.url cannot be read; use {URLS}, with user and password percent-encoded.") from None
-    if parts.scheme not in ("redis", "rediss", "unix") or parts.fragment or database < 0:
-        raise SettingsError(f"store.url names no Redis server; use {URLS}, with user and password percent-encoded.")
-    path = unquote(parts.path) if parts.scheme == "unix" else None
-    if path == "":
-        raise SettingsError(f"store.url names no socket; use {URLS}.")
-    tls = _tls(options) if parts.scheme == "rediss" else None
-    if options:
-        allowed = ", ".join(["db", *TLS_OPTIONS]) if tls else "db"
-        raise SettingsError(f"store.url has the unknown option {min(options)!r}; allowed here: {allowed}.")
-    return Address(host=host, port=port, path=path, user=user, password=password, database=database, tls=tls)
-
-
-def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    """Takes its options out of `options`."""
-    authorities, certificate, key, required, check_host = (options.pop(name, None) for name in TLS_OPTIONS)
-    if required not in (None, "none", "required"):
-        raise SettingsError(f"store.url has ssl_cert_reqs={required!r}; use none or required.")
-    try:
-        context = ssl.create_default_context(cafile=authorities)
-        if certificate:
-            context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as error:
-        files = " or ".join(repr(file) for file in (authorities, certificate, key) if file)
-        raise SettingsError(f"store.url names TLS files that cannot be used, {files}: {error}.") from None
-    if required == "none" or (check_host or "").lower() in ("0", "no", "false"):
-        context.check_hostname = False
-    if required == "none":
-        context.verify_mode = ssl.CERT_NONE
-    return context
-
-
-def prefix_of(namespace: str) -> str:
-    """What all keys and channels of a namespace begin with. The part in braces decides about the cluster's shard, so
-    nothing in it may end it; an empty one would not count."""
-    if not namespace:
-        raise SettingsError("store.namespace is empty; give it a name, such as 'default'.")
-    return f"qo:{{{quote(namespace, safe='', errors='surrogatepass').replace('~', '%7E')}}}:"
-
-
-class Nodes:
-    """Which server to ask: the one of the url, or in a cluster the node that has the namespace."""
-
-    def __init__(self, seed: Address) -> None:
-        self.seed = seed
-        self.current = seed
-        self._others: tuple[Address, ...] = ()
-
-    def learn(self, nodes: Sequence[Address]) -> None:
-        self._others = tuple(node for node in nodes if node != self.seed)
-
-    def move(self, address: Address) -> None:
-        self.current = address
-
-    def leave(self, failed: Address) -> None:
-        """Ask the next one that is known; any node of a cluster tells where the namespace is now."""
-        known = [self.seed, *self._others]
-        if failed == self.current:
-            self.current = known[(known.index(failed) + 1) % len(known)] if failed in known else known[0]
-
-
-class Availability:
-    """Says once that the server is lost and once that it is back, however many loops and calls are affected."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lost_at: float | None = None
-        self._back_at = 0.0
-
-    def lost(self, address: Address, cause: Exception, *, began: float) -> None:
-        """`began`: when the attempt that failed began, in monotonic time."""
-        with self._lock:
-            if self._lost_at is not None or began < self._back_at:
-                return
-            self._lost_at = began
-        log.warning("Redis at %s cannot be used (%s), trying again", address, said(cause))
-
-    def back(self, address: Address) -> None:
-        with self._lock:
-            if self._lost_at is None:
-                return
-            lost_at, self._lost_at, self._back_at = self._lost_at, None, time.monotonic()
-        log.warning("Redis at %s is back after %.1f s", address, self._back_at - lost_at)
-
-
-def pause_seconds(attempts: int) -> float:
-    """How long to wait before trying again, after so many attempts; never the same for all who wait."""
-    longest = LONGEST_PAUSE_SECONDS if attempts > 10 else FIRST_PAUSE_SECONDS * 2.0**attempts
-    return min(LONGEST_PAUSE_SECONDS, longest) * random.uniform(0.5, 1)
-
-
-def said(cause: BaseException) -> str:
-    """For people; asyncio's own words for a refused connection repeat the address."""
-    if isinstance(cause, TimeoutError) and not str(cause):
-        return "no answer in time"
-    if isinstance(cause, socket.gaierror):
-        return f"its name is not known: {cause.strerror}"
-    if isinstance(cause, OSError) and cause.errno:
-        return os.strerror(cause.errno)
-    return str(cause) or type(cause).__name__
-
-
-# --- one connection ---------------------------------------------------------------------------------------------
-
-_NOT_YET = object()
-
-
-def pack(command: tuple[Argument, ...]) -> bytes:
-    return hiredis.pack_command(command)  # type: ignore[arg-type, no-any-return]  # declared for one argument only
-
-
-class Connection(asyncio.Protocol):
-    """`hear` gets every reply, in the order of the commands; `lost` is called once, when the connection is gone."""
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.hear: Callable[[Any], None] = _nothing
-        self.lost: Callable[[Exception], None] = _nothing
-        self.heard_at = 0.0
-        self._loop = asyncio.get_running_loop()
-        self._reader = hiredis.Reader(replyError=ServerRefused, notEnoughData=_NOT_YET)
-        self._transport: asyncio.Transport
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.heard_at = self._loop.time()
-        self._reader.feed(data)
-        try:
-            while (reply := self._reader.gets()) is not _NOT_YET:
-                self.hear(reply)
-        except hiredis.ProtocolError:
-            lost = self.lost
-            self.abort()
-            lost(ConnectionError("what answers there is not Redis"))
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost(error or ConnectionError("the server closed the connection"))
-
-    def send(self, packed: bytes) -> None:
-        self._transport.write(packed)
-
-    def abort(self) -> None:
-        """Nobody hears of it again."""
-        self.hear = self.lost = _nothing
-        self._transport.abort()
-
-    async def ask(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
-        """All replies, errors among them. Only for a connection that nobody else uses."""
-        replies: list[Any] = []
-        complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def hear(reply: Any) -> None:
-            replies.append(reply)
-            if len(replies) == len(commands) and not complete.done():
-                complete.set_result(None)
-
-        def lost(error: Exception) -> None:
-            if not complete.done():
-                complete.set_exception(error)
-
-        self.hear, self.lost = hear, lost
-        self.send(b"".join(map(pack, commands)))
-        await complete
-        self.hear = self.lost = _nothing
-        return replies
-
-
-def _nothing(_: Any) -> None:
-    pass
-
-
-async def connect(nodes: Nodes) -> Connection:
-    """A connection to the current node, ready for commands.
-
-    Raises OSError (also TimeoutError) or ServerRefused where trying again may help, StoreUnavailable where not.
-    """
-    address = nodes.current
-    async with asyncio.timeout(CONNECT_SECONDS):
-        connection = await _reach(address)
-        try:
-            nodes.learn(await _introduce(connection))
-        except BaseException:
-            connection.abort()
-            raise
-    return connection
-
-
-async def _reach(address: Address) -> Connection:
-    loop = asyncio.get_running_loop()
-
-    def protocol() -> Connection:
-        return Connection(address)
-
-    if address.path is not None:
-        return (await loop.create_unix_connection(protocol, address.path))[1]
-    try:
-        transport, connection = await loop.create_connection(protocol, address.host, address.port, ssl=address.tls)
-    except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError):
-        raise  # the server went away meanwhile
-    except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or error.reason or "no TLS there"
-        raise StoreUnavailable(
-            f"Redis at {address} and this machine find no TLS that both accept ({reason}); "
-            "check the certificate, ssl_ca_certs in store.url, and that the port is one for TLS."
-        ) from None
-    _keep_alive(transport.get_extra_info("socket"))
-    return connection
-
-
-def _keep_alive(tcp: socket.socket) -> None:
-    """Notice within a minute that a silent server is gone; a call would then find out only after READ_SECONDS."""
-    tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if option := getattr(socket, name, None):
-            tcp.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-async def _introduce(connection: Connection) -> list[Address]:
-    """Log in, choose the database, and ask for the nodes of the cluster, if it is one."""
-    address = connection.address
-    commands: dict[str, tuple[Argument, ...]] = {}
-    if address.user or address.password:
-        commands["AUTH"] = ("AUTH", *([address.user] if address.user else []), address.password or "")
-    if address.database:
-        commands["SELECT"] = ("SELECT", address.database)
-    commands |= {"name": ("CLIENT", "SETINFO", "LIB-NAME", "qo"), "slots": ("CLUSTER", "SLOTS"), "PING": ("PING",)}
-    replies = dict(zip(commands, await connection.ask(list(commands.values())), strict=True))
-    # Names and nodes are good to have; a server may refuse to take or give them.
-    for refusal in (replies.get("AUTH"), replies["PING"], replies.get("SELECT")):
-        if not isinstance(refusal, ServerRefused) or refusal.code == "NOPERM":
-            continue
-        if refusal.code in NOT_NOW or "max number of clients" in str(refusal):
-            raise refusal
-        if refusal is replies.get("SELECT"):
-            raise StoreUnavailable(
-                f"Redis at {address} has no database {address.database} ({refusal}); name another one in store.url."
-            )
-        raise StoreUnavailable(
-            f"Redis at {address} refused the login of {address.user or 'the default user'} ({refusal}); "
-            "check user and password in store.url."
-        )
-    slots = replies["slots"] if isinstance(replies["slots"], list) else []
-    return sorted({address.beside((node[0] or b"").decode(), node[1]) for part in slots for node in part[2:]}, key=str)
-
 
 # --- the calls of one event loop --------------------------------------------------------------------------------
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.client import Client, ServerRefused
+from qo.store.redis.client import Client
+from qo.store.redis.connection import ServerRefused
 
 OLDEST_VERSION = 7
 SETTINGS = ("appendfsync", "save")
 
 
-async def describe(client: Client, *, force: bool) -> str:
+async def describe(client: Client, *, accept_eviction: bool) -> str:
     """One line for the log. Raises StoreUnavailable for a server that is too old, a replica, or free to throw jobs
-    away; the last is accepted with `force`."""
+    away; the last is used all the same with `accept_eviction`."""
     await _find_namespace(client)
     try:
         info = parse_info(await client.command("INFO"))
@@ -26,7 +27,7 @@ async def describe(client: Client, *, force: bool) -> str:
     else:
         texts = [text.decode() for text in reply]
         settings = dict(zip(texts[::2], texts[1::2], strict=True))
-    return judge(client.address, info, settings, force=force)
+    return judge(client.address, info, settings, accept_eviction=accept_eviction)
 
 
 async def _find_namespace(client: Client) -> None:
@@ -45,7 +46,7 @@ def parse_info(reply: bytes) -> dict[str, str]:
     return {name: value for name, colon, value in pairs if colon}
 
 
-def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | None, *, force: bool) -> str:
+def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | None, *, accept_eviction: bool) -> str:
     """`settings` is None where the server does not tell them."""
     kind = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = info.get("valkey_version") or info.get("redis_version", "0")
@@ -59,12 +60,13 @@ def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | N
         remarks.append("a failover may cost what had not reached the replica")
     policy, memory = info.get("maxmemory_policy", "noeviction"), int(info.get("maxmemory", "0"))
     if memory and policy != "noeviction":
-        if not force:
+        if not accept_eviction:
             raise StoreUnavailable(
                 f"{server} throws keys away when its memory is full (maxmemory-policy {policy}, maxmemory {memory}), "
-                "and jobs with them; set its maxmemory-policy to noeviction, or force the store to be used as it is."
+                "and jobs with them; set its maxmemory-policy to noeviction, or accept that by "
+                "store.accept_eviction = true in .qo.toml (or QO_STORE__ACCEPT_EVICTION=true)."
             )
-        remarks.append(f"when its {memory} bytes are full it throws jobs away ({policy}), which was forced")
+        remarks.append(f"when its {memory} bytes are full it throws jobs away ({policy}), which was accepted")
     return f"{server}: {'; '.join(remarks)}"
 
 

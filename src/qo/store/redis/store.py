@@ -10,17 +10,16 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import msgspec
-
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
-from qo.job import Job, JobError, State, moment
+from qo.job import Job, JobError, State
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
+from qo.store.redis import wire
 from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.durability import describe
 from qo.store.redis.reading import Reading, leases_of
-from qo.store.redis.rows import Reply, plain_token, stored_token
+from qo.store.redis.rows import stored_token
 from qo.store.redis.waking import Waking
 from qo.store.values import (
     Accepted,
@@ -36,7 +35,6 @@ from qo.store.values import (
     Outcome,
     Portion,
     Refusal,
-    RefusalReason,
     Registration,
     Reminder,
     Renewal,
@@ -50,7 +48,6 @@ log = logging.getLogger("qo.store")
 SCHEMA = 1
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
-_to_json = msgspec.json.Encoder().encode
 
 
 class RedisStore(Reading):
@@ -75,7 +72,7 @@ class RedisStore(Reading):
         """`accept_eviction`: use a server that may throw jobs away when its memory is full."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
         try:
-            log.info("%s", await describe(store.client, force=accept_eviction))
+            log.info("%s", await describe(store.client, accept_eviction=accept_eviction))
             await store._check_schema()
         except BaseException:
             await store.close()
@@ -101,11 +98,11 @@ class RedisStore(Reading):
     async def submit(self, submissions: Sequence[Submission], *, now: int | None = None) -> list[Accepted | Refusal]:
         for submission in submissions:
             check.check_submission(submission)
-        wanted = [_submission(submission, number) for number, submission in enumerate(submissions, FIRST_BLOB)]
+        wanted = [wire.submission(submission, number) for number, submission in enumerate(submissions, FIRST_BLOB)]
         blobs = [submission.payload for submission in submissions]
         reply = await self._run("submit", {"submissions": wanted}, blobs=blobs, now=now)
         answers = reply.answer["answers"]
-        return [_admitted(reply, item, answer) for item, answer in zip(submissions, answers, strict=True)]
+        return [wire.admitted(reply, item, answer) for item, answer in zip(submissions, answers, strict=True)]
 
     async def claim(
         self, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str, now: int | None = None
@@ -131,59 +128,34 @@ class RedisStore(Reading):
     ) -> list[Held]:
         check.check_renewals(renewals, worker=worker, tickets=tickets)
         wanted = {
-            "renewals": [
-                {
-                    "holder": renewal.holder,
-                    "token": stored_token(renewal.token),
-                    "lease_ms": renewal.lease_ms,
-                    "extend_ms": renewal.extend_ms,
-                }
-                for renewal in renewals
-            ],
+            "renewals": [wire.renewal(renewal) for renewal in renewals],
             "worker": worker,
             "tickets": list(tickets),
         }
         extends = any(renewal.extend_ms for renewal in renewals)
         reply = await self._run("renew", wanted, now=now, once=extends)
         answers = zip(renewals, reply.answer["answers"], strict=True)
-        return [_held(renewal.holder, renewal.token, answer) for renewal, answer in answers]
+        return [wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers]
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
         blobs: list[bytes] = []
         wanted = []
         for item in advances:
             check.check_advance(item)
-            wanted.append(
-                {
-                    "job_id": item.job_id,
-                    "token": stored_token(item.token),
-                    "stage": item.stage,
-                    "progress": None if item.progress is None else _json_text(item.progress),
-                    "checkpoint": _blob(blobs, item.checkpoint),
-                    "iteration": item.iteration,
-                    "message": item.message,
-                }
-            )
+            wanted.append(wire.advance(item, blobs))
         reply = await self._run("advance", {"advances": wanted}, blobs=blobs, now=now)
         answers = zip(advances, reply.answer["answers"], strict=True)
-        return [_held(item.job_id, item.token, answer) for item, answer in answers]
+        return [wire.held(item.job_id, item.token, answer) for item, answer in answers]
 
     async def finish(self, outcomes: Sequence[Outcome], *, now: int | None = None) -> list[Finished]:
         blobs: list[bytes] = []
         wanted = []
         for outcome in outcomes:
             check.check_outcome(outcome)
-            wanted.append(_outcome(outcome, blobs))
+            wanted.append(wire.outcome(outcome, blobs))
         reply = await self._run("finish", {"outcomes": wanted}, blobs=blobs, now=now)
-        return [
-            Finished(
-                job_id=outcome.job_id,
-                token=outcome.token,
-                lost=answer.get("lost", False),
-                state=State(answer["state"]) if "state" in answer else None,
-            )
-            for outcome, answer in zip(outcomes, reply.answer["answers"], strict=True)
-        ]
+        answers = zip(outcomes, reply.answer["answers"], strict=True)
+        return [wire.finished(outcome, answer) for outcome, answer in answers]
 
     # --- changes by people ------------------------------------------------------------------------------------
 
@@ -261,7 +233,7 @@ class RedisStore(Reading):
     ) -> tuple[LimitIgnored, ...]:
         check.check_tier(user, standing, by=by)
         wanted = {"user": user, "standing": standing, "by": by}
-        return _ignored(await self._run("set_tier", wanted, now=now, once=True))
+        return wire.ignored(await self._run("set_tier", wanted, now=now, once=True))
 
     # --- limits -----------------------------------------------------------------------------------------------
 
@@ -270,7 +242,7 @@ class RedisStore(Reading):
     ) -> tuple[LimitIgnored, ...]:
         check.check_limits(limits)
         check_by(by)
-        return _ignored(await self._run("set_limits", {"limits": list(limits), "by": by}, now=now, once=True))
+        return wire.ignored(await self._run("set_limits", {"limits": list(limits), "by": by}, now=now, once=True))
 
     async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
         check_group(group)
@@ -300,7 +272,7 @@ class RedisStore(Reading):
         for ticket in tickets:
             check.check_ticket(ticket)
         reply = await self._run("acquire", {"tickets": list(tickets)}, now=now)
-        return [_grant(ticket, answer) for ticket, answer in zip(tickets, reply.answer["answers"], strict=True)]
+        return [wire.grant(ticket, answer) for ticket, answer in zip(tickets, reply.answer["answers"], strict=True)]
 
     async def release(self, holders: Sequence[tuple[str, str | None]], *, now: int | None = None) -> list[bool]:
         check.check_release(holders)
@@ -314,44 +286,33 @@ class RedisStore(Reading):
 
     async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
         check.check_registration(registration)
-        wanted = {
-            "name": registration.name,
-            "tasks": [_task(task) for task in registration.tasks] or None,
-            "places": registration.places,
-            "lifetime_ms": registration.lifetime_ms,
-            "host": registration.host,
-            "pid": registration.pid,
-        }
-        return _ignored(await self._run("register", wanted, now=now, once=True))
+        return wire.ignored(await self._run("register", wire.registration(registration), now=now, once=True))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
     async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
         check.check_upkeep(lease_ms=lease_ms)
-        return _portion(await self._run("catch_up", {"lease_ms": lease_ms}, now=now, once=True))
+        return wire.portion(await self._run("catch_up", {"lease_ms": lease_ms}, now=now, once=True))
 
     async def age(self, *, period_ms: int, now: int | None = None) -> Portion:
         check.check_upkeep(period_ms=period_ms)
-        return _portion(await self._run("age", {"period_ms": period_ms}, now=now, once=True))
+        return wire.portion(await self._run("age", {"period_ms": period_ms}, now=now, once=True))
 
     async def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int | None = None) -> Portion:
         check.check_upkeep(after_ms=after_ms)
         check_job_error(error)
-        wanted = {"after_ms": after_ms, "error": _json_text(error)}
-        return _portion(await self._run("fail_unconfirmed", wanted, now=now, once=True))
+        wanted = {"after_ms": after_ms, "error": wire.json_text(error)}
+        return wire.portion(await self._run("fail_unconfirmed", wanted, now=now, once=True))
 
     async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:
         check.check_reminder_ages(ages_ms)
         reply = await self._run("take_reminders", {"ages_ms": sorted(ages_ms)}, now=now, once=True)
-        return tuple(
-            Reminder(job_id=due["job_id"], number=due["number"], confirmation_required_at=moment(due["since"]))
-            for due in reply.answer["reminders"]
-        )
+        return tuple(wire.reminder(due) for due in reply.answer["reminders"])
 
     async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
         check.check_upkeep(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
         wanted = {"keep_ms": keep_ms, "keep_jobs": keep_jobs, "keep_events": keep_events}
-        return _portion(await self._run("forget", wanted, now=now, once=True))
+        return wire.portion(await self._run("forget", wanted, now=now, once=True))
 
     # --- figures for estimates --------------------------------------------------------------------------------
 
@@ -396,105 +357,6 @@ class RedisStore(Reading):
 
     async def put_record(self, name: str, value: Any, *, version: int) -> bool:
         check.check_record(name, value, version=version)
-        wanted = {"name": name, "version": version, "value": None if value is None else _json_text(value)}
+        wanted = {"name": name, "version": version, "value": None if value is None else wire.json_text(value)}
         written: bool = (await self._run("put_record", wanted, once=True)).answer["written"]
         return written
-
-
-# --- in and out of scripts --------------------------------------------------------------------------------------
-
-
-def _submission(submission: Submission, payload: int) -> dict[str, Any]:
-    """Only what is there: a script reads a missing field as None."""
-    wanted = {name: value for name, value in msgspec.structs.asdict(submission).items() if value is not None}
-    wanted["payload"] = payload
-    for name in ("groups", "limits"):
-        if not wanted[name]:
-            del wanted[name]
-    return wanted
-
-
-def _admitted(reply: Reply, submission: Submission, answer: dict[str, Any]) -> Accepted | Refusal:
-    if "reason" in answer:
-        return Refusal(
-            id=submission.id,
-            reason=RefusalReason(answer["reason"]),
-            waiting=answer.get("waiting", 0),
-            cap=answer.get("cap", 0),
-            taken_by=answer.get("taken_by"),
-        )
-    return Accepted(
-        job=reply.job(answer["job"]),
-        known=answer.get("known", False),
-        ignored=_limits_ignored(answer.get("ignored") or ()),
-        used_today=answer.get("used_today"),
-        daily_quota=answer.get("daily_quota"),
-    )
-
-
-def _outcome(outcome: Outcome, blobs: list[bytes]) -> dict[str, Any]:
-    return {
-        "job_id": outcome.job_id,
-        "token": stored_token(outcome.token),
-        "state": outcome.state,
-        "result": _blob(blobs, outcome.result),
-        "error": None if outcome.error is None else _json_text(outcome.error),
-        "message": outcome.message,
-        "retry_at_ms": outcome.retry_at_ms,
-        "closed": outcome.closed or None,
-        "averages": outcome.averages or None,
-    }
-
-
-def _blob(blobs: list[bytes], content: bytes | None) -> int | None:
-    if content is None:
-        return None
-    blobs.append(content)
-    return FIRST_BLOB + len(blobs) - 1
-
-
-def _json_text(value: Any) -> str:
-    return _to_json(value).decode()
-
-
-def _task(task: Any) -> dict[str, Any]:
-    return {
-        "name": task.name,
-        "groups": list(task.groups) or None,
-        "limit": task.limit,
-        "max_attempts": task.max_attempts,
-    }
-
-
-def _held(holder: str, token: str, answer: dict[str, Any]) -> Held:
-    expires_at = answer.get("expires_at")
-    return Held(
-        holder=holder,
-        token=token,
-        lost=answer.get("lost", False),
-        cancel_wanted=answer.get("cancel_wanted", False),
-        expires_at=None if expires_at is None else moment(expires_at),
-    )
-
-
-def _grant(ticket: Ticket, answer: dict[str, Any]) -> Grant:
-    token, expires_at = answer.get("token"), answer.get("expires_at")
-    return Grant(
-        holder=ticket.holder,
-        token=None if token is None else plain_token(token),
-        slots=answer.get("slots") or {},
-        expires_at=None if expires_at is None else moment(expires_at),
-        waiting=answer.get("waiting", False),
-    )
-
-
-def _limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
-    return msgspec.convert(found, tuple[LimitIgnored, ...])
-
-
-def _ignored(reply: Reply) -> tuple[LimitIgnored, ...]:
-    return _limits_ignored(reply.answer["ignored"])
-
-
-def _portion(reply: Reply) -> Portion:
-    return Portion(ids=tuple(reply.answer["ids"]), more=reply.answer["more"])

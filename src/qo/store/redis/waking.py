@@ -13,16 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.client import (
-    READ_SECONDS,
-    Client,
-    Connection,
-    ServerRefused,
-    connect,
-    pack,
-    pause_seconds,
-    said,
-)
+from qo.store.redis.availability import pause_seconds, said
+from qo.store.redis.client import Client
+from qo.store.redis.connection import READ_SECONDS, Connection, ServerRefused, connect, pack
 
 LINGER_SECONDS = 30.0
 """how long a channel stays subscribed after its last listener left: who waits again and again does so at no cost"""

@@ -1,0 +1,185 @@
+"""In and out of scripts: what a script is told of a value, and the value that its answer stands for.
+
+A script reads a missing field as None. Payloads, checkpoints and results go beside the arguments, which name them by
+their number, so that nobody has to look into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from qo.job import State, moment
+from qo.store.redis.calling import FIRST_BLOB
+from qo.store.redis.rows import Reply, plain_token, stored_token
+from qo.store.values import (
+    Accepted,
+    Advance,
+    Finished,
+    Grant,
+    Held,
+    LimitIgnored,
+    Outcome,
+    Portion,
+    Refusal,
+    RefusalReason,
+    Registration,
+    Reminder,
+    Renewal,
+    Submission,
+    TaskOptions,
+    Ticket,
+)
+
+_to_json = msgspec.json.Encoder().encode
+
+
+def json_text(value: Any) -> str:
+    return _to_json(value).decode()
+
+
+# --- in ---------------------------------------------------------------------------------------------------------
+
+
+def submission(item: Submission, payload: int) -> dict[str, Any]:
+    """Only what is there: there may be many, and most fields are None."""
+    wanted = {name: value for name, value in msgspec.structs.asdict(item).items() if value is not None}
+    wanted["payload"] = payload
+    for name in ("groups", "limits"):
+        if not wanted[name]:
+            del wanted[name]
+    return wanted
+
+
+def renewal(item: Renewal) -> dict[str, Any]:
+    return {
+        "holder": item.holder,
+        "token": stored_token(item.token),
+        "lease_ms": item.lease_ms,
+        "extend_ms": item.extend_ms,
+    }
+
+
+def advance(item: Advance, blobs: list[bytes]) -> dict[str, Any]:
+    """Its checkpoint is added to `blobs`."""
+    return {
+        "job_id": item.job_id,
+        "token": stored_token(item.token),
+        "stage": item.stage,
+        "progress": None if item.progress is None else json_text(item.progress),
+        "checkpoint": _blob(blobs, item.checkpoint),
+        "iteration": item.iteration,
+        "message": item.message,
+    }
+
+
+def outcome(item: Outcome, blobs: list[bytes]) -> dict[str, Any]:
+    """Its result is added to `blobs`."""
+    return {
+        "job_id": item.job_id,
+        "token": stored_token(item.token),
+        "state": item.state,
+        "result": _blob(blobs, item.result),
+        "error": None if item.error is None else json_text(item.error),
+        "message": item.message,
+        "retry_at_ms": item.retry_at_ms,
+        "closed": item.closed or None,
+        "averages": item.averages or None,
+    }
+
+
+def registration(item: Registration) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "tasks": [_task(task) for task in item.tasks] or None,
+        "places": item.places,
+        "lifetime_ms": item.lifetime_ms,
+        "host": item.host,
+        "pid": item.pid,
+    }
+
+
+def _task(item: TaskOptions) -> dict[str, Any]:
+    return {
+        "name": item.name,
+        "groups": list(item.groups) or None,
+        "limit": item.limit,
+        "max_attempts": item.max_attempts,
+    }
+
+
+def _blob(blobs: list[bytes], content: bytes | None) -> int | None:
+    if content is None:
+        return None
+    blobs.append(content)
+    return FIRST_BLOB + len(blobs) - 1
+
+
+# --- out --------------------------------------------------------------------------------------------------------
+
+
+def admitted(reply: Reply, item: Submission, answer: Mapping[str, Any]) -> Accepted | Refusal:
+    if "reason" in answer:
+        return Refusal(
+            id=item.id,
+            reason=RefusalReason(answer["reason"]),
+            waiting=answer.get("waiting", 0),
+            cap=answer.get("cap", 0),
+            taken_by=answer.get("taken_by"),
+        )
+    return Accepted(
+        job=reply.job(answer["job"]),
+        known=answer.get("known", False),
+        ignored=_limits_ignored(answer.get("ignored") or ()),
+        used_today=answer.get("used_today"),
+        daily_quota=answer.get("daily_quota"),
+    )
+
+
+def held(holder: str, token: str, answer: Mapping[str, Any]) -> Held:
+    expires_at = answer.get("expires_at")
+    return Held(
+        holder=holder,
+        token=token,
+        lost=answer.get("lost", False),
+        cancel_wanted=answer.get("cancel_wanted", False),
+        expires_at=None if expires_at is None else moment(expires_at),
+    )
+
+
+def finished(item: Outcome, answer: Mapping[str, Any]) -> Finished:
+    return Finished(
+        job_id=item.job_id,
+        token=item.token,
+        lost=answer.get("lost", False),
+        state=State(answer["state"]) if "state" in answer else None,
+    )
+
+
+def grant(item: Ticket, answer: Mapping[str, Any]) -> Grant:
+    token, expires_at = answer.get("token"), answer.get("expires_at")
+    return Grant(
+        holder=item.holder,
+        token=None if token is None else plain_token(token),
+        slots=answer.get("slots") or {},
+        expires_at=None if expires_at is None else moment(expires_at),
+        waiting=answer.get("waiting", False),
+    )
+
+
+def reminder(answer: Mapping[str, Any]) -> Reminder:
+    return Reminder(job_id=answer["job_id"], number=answer["number"], confirmation_required_at=moment(answer["since"]))
+
+
+def ignored(reply: Reply) -> tuple[LimitIgnored, ...]:
+    return _limits_ignored(reply.answer["ignored"])
+
+
+def _limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
+    return msgspec.convert(found, tuple[LimitIgnored, ...])
+
+
+def portion(reply: Reply) -> Portion:
+    return Portion(ids=tuple(reply.answer["ids"]), more=reply.answer["more"])

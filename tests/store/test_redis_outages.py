@@ -1,0 +1,220 @@
+"""Redis servers that go away, stand still, load, or take no writes: what becomes of the calls."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from redis_calls import (
+    ADD_ONCE,
+    ECHO,
+    KINDS,
+    added,
+    connected,
+    eventually,
+    freeze,
+    frozen,
+    new_namespace,
+    on_shared,
+    said_of_the_server,
+)
+from servers import Kind, Server
+
+from qo.errors import StoreUnavailable
+from qo.store.redis import client as client_module
+from qo.store.redis import connection as connection_module
+from qo.store.redis.availability import pause_seconds
+from qo.store.redis.scripts import Script
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_calls_in_flight_when_the_server_is_killed_are_sent_again_in_their_order(kind: Kind) -> None:
+    with Server(kind, aof="always") as server:
+        async with connected(server.url) as client:
+            await client.run(ADD_ONCE, ["before"])
+            freeze(server)
+            calls = [asyncio.ensure_future(client.run(ADD_ONCE, [number])) for number in range(100)]
+            await asyncio.sleep(0)  # now the first are in flight, and the others gather
+            server.kill()
+            server.start()
+            await asyncio.gather(*calls)
+
+            assert await added(client) == ["before", *map(str, range(100))]
+
+
+async def test_restarts_under_load_lose_nothing_and_double_nothing() -> None:
+    with Server("valkey", aof="always") as server:
+        async with connected(server.url) as client:
+            acknowledged: list[str] = []
+            stopped = False
+
+            async def submit_on(name: str) -> None:
+                number = 0
+                while not stopped:
+                    await client.run(ADD_ONCE, [f"{name}-{number}"])
+                    acknowledged.append(f"{name}-{number}")
+                    number += 1
+
+            submitting = [asyncio.ensure_future(submit_on(str(number))) for number in range(10)]
+            for _ in range(3):
+                before = len(acknowledged)
+                await eventually(lambda before=before: len(acknowledged) > before + 100)
+                await asyncio.to_thread(server.restart)
+                before = len(acknowledged)
+                await eventually(lambda before=before: len(acknowledged) > before + 100)
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+            stopped = True
+            await asyncio.gather(*submitting)
+
+            assert sorted(await added(client)) == sorted(acknowledged)
+
+
+async def test_a_connection_that_ends_while_nobody_calls_is_made_anew_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with on_shared("valkey") as client:
+        own = await client.command("CLIENT", "ID")
+        async with on_shared("valkey") as operator:
+            await operator.command("CLIENT", "KILL", "ID", own)
+
+        assert await client.command("CLIENT", "ID") != own
+    assert said_of_the_server(caplog) == []
+
+
+async def test_a_lost_server_is_told_once_and_its_return_once_however_many_loops_call(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Server("valkey") as server:
+        async with connected(server.url) as client:
+
+            async def call_often() -> None:
+                await client.command("PING")
+                all_connected.wait()
+                down.wait()
+                await asyncio.gather(*(client.run(ECHO, [number]) for number in range(20)))
+
+            all_connected, down = threading.Barrier(4), threading.Event()
+            with ThreadPoolExecutor(3) as threads:
+                calling = [threads.submit(asyncio.run, call_often()) for _ in range(3)]
+                await asyncio.to_thread(all_connected.wait)
+                server.stop()
+                down.set()
+                await eventually(lambda: len(said_of_the_server(caplog)) == 1)
+                server.start()
+                await asyncio.to_thread(lambda: [done.result() for done in calling])
+
+    lost, back = said_of_the_server(caplog)
+    address = re.escape(f"127.0.0.1:{server.port}")
+    assert re.fullmatch(rf"Redis at {address} cannot be used \(Connection refused\), trying again", lost)
+    assert re.fullmatch(rf"Redis at {address} is back after \d+\.\d s", back)
+
+
+async def test_a_server_that_stays_away_is_reported_when_patience_is_over() -> None:
+    with Server("valkey") as server:
+        url, port = server.url, server.port
+    async with connected(url) as client:
+        with pytest.raises(StoreUnavailable, match=f"Redis at 127.0.0.1:{port} cannot be used .Connection refused"):
+            await client.run(ECHO, [], patience_seconds=0.3)
+
+
+def test_pauses_grow_up_to_two_seconds_and_stay_there() -> None:
+    pauses = [pause_seconds(attempts) for attempts in range(100_000)]
+
+    assert 0.025 <= pauses[0] <= 0.05
+    assert all(1 <= pause <= 2 for pause in pauses[10:])
+
+
+async def test_something_else_that_answers_there_is_told_from_redis() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        async with connected(f"redis://127.0.0.1:{port}") as client:
+            with pytest.raises(StoreUnavailable, match=r"\(what answers there is not Redis\)"):
+                await client.command("PING", patience_seconds=0.2)
+
+
+async def test_a_silent_server_is_left_and_asked_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Server("valkey") as server:
+        async with connected(server.url) as client:
+            await client.run(ADD_ONCE, ["load"])
+            monkeypatch.setattr(client_module, "READ_SECONDS", 0.2)
+            monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.2)
+            with frozen(server):
+                calling = asyncio.ensure_future(client.run(ADD_ONCE, ["asked twice"]))
+                await eventually(lambda: bool(said_of_the_server(caplog)))
+            await calling
+
+            assert await added(client) == ["load", "asked twice"]
+
+
+async def test_a_slow_script_is_run_once() -> None:
+    slow = Script.of("slow", "#!lua\nfor _ = 1, 5e7 do end\nreturn redis.call('INCR', KEYS[1] .. 'runs')")
+    with Server("valkey") as server:
+        async with connected(server.url) as client:
+            slowly, quickly = await asyncio.gather(client.run(slow, []), client.run(ECHO, ["behind it"]))
+
+            assert (slowly, quickly[1]) == (1, b"behind it")
+            assert await client.command("GET", f"{client.prefix}runs") == b"1"
+
+
+async def test_a_replica_is_asked_until_it_takes_writes(caplog: pytest.LogCaptureFixture) -> None:
+    with Server("valkey") as server:
+        async with connected(server.url) as client, connected(server.url) as operator:
+            await operator.command("REPLICAOF", "127.0.0.1", 1)
+            calls = [asyncio.ensure_future(client.run(ADD_ONCE, [number])) for number in range(10)]
+            await eventually(lambda: bool(said_of_the_server(caplog)))
+            await operator.command("REPLICAOF", "NO", "ONE")
+            await asyncio.gather(*calls)
+
+            assert await added(client) == [str(number) for number in range(10)]
+    lost, back = said_of_the_server(caplog)
+    assert "READONLY" in lost or "MASTERDOWN" in lost
+    assert "is back" in back
+
+
+async def test_a_server_that_is_loading_its_data_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    def answers() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", server.port)).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+    slow_to_load = ["save 3600 1", "key-load-delay 1000", "loading-process-events-interval-bytes 1024"]
+    namespace = new_namespace()
+    with Server("valkey", config=slow_to_load) as server:
+        async with connected(server.url, namespace=namespace) as client:
+            await client.run(ADD_ONCE, ["before"])
+            await asyncio.gather(*(client.command("SET", f"{client.prefix}{number}", "") for number in range(500)))
+        server.stop()
+        starting = asyncio.ensure_future(asyncio.to_thread(server.start))
+        await eventually(answers)
+        async with connected(server.url, namespace=namespace) as client:
+            assert await client.run(ADD_ONCE, ["after"]) == 2
+        await starting
+
+    loading, back = said_of_the_server(caplog)
+    assert "LOADING" in loading
+    assert "is back" in back
+
+
+async def test_a_server_out_of_memory_says_so_at_once_and_still_takes_what_may_go_over() -> None:
+    urgent = Script.of("urgent", "#!lua flags=allow-oom\n" + ADD_ONCE.text.partition("\n")[2])
+    with Server("valkey") as server:
+        async with connected(server.url) as client:
+            await client.command("CONFIG", "SET", "maxmemory", 1)
+            with pytest.raises(StoreUnavailable, match="is out of memory, nothing was changed"):
+                await client.run(ADD_ONCE, ["too much"])
+            assert await client.run(urgent, ["urgent"]) == 1
