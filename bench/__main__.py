@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bench import calibration, flat_claims, runtime_speed, store_speed
+from bench import calibration, flat_claims, redis_speed, runtime_speed, store_speed
 
 
 async def main(*, quick: bool) -> None:
@@ -14,6 +14,10 @@ async def main(*, quick: bool) -> None:
     print(f"a fixed piece of Python on this processor: {best:.0f} ms at best, {median:.0f} ms at the median")
     await store_speed.report(jobs=500 if quick else 5000)
     await runtime_speed.report(jobs=1000 if quick else 10_000)
+    if quick:
+        await redis_speed.report(jobs=1000, many=5000, parked=1000)
+    else:
+        await redis_speed.report()
     await calibration.report(hours=2 if quick else 24)
     await flat_claims.report_positions(waiting=1000 if quick else 10_000)
     await flat_claims.report_relimiting(parked=2000 if quick else 100_000)

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from bench.store_speed import BATCH, drain
+from qo.store.base import Store
 from qo.store.sqlite import SQLiteStore
 from qo.store.values import Limit, Source, Submission
 
@@ -15,7 +16,7 @@ FILL_BATCH = 1000
 PARKED_GROUPS = 10
 
 
-async def fill(store: SQLiteStore, *, waiting: int, parked: int) -> None:
+async def fill(store: Store, *, waiting: int, parked: int) -> None:
     """So many waiting, of which the first `parked` are blocked in full groups, ahead of everybody."""
     groups = [f"full-{number}" for number in range(PARKED_GROUPS)]
     await store.set_limits([Limit(group=group, slots=0, source=Source.OPERATOR) for group in groups])
@@ -33,7 +34,7 @@ async def fill(store: SQLiteStore, *, waiting: int, parked: int) -> None:
         )
 
 
-async def claim_and_finish_us(store: SQLiteStore, *, batches: int, name: str) -> float:
+async def claim_and_finish_us(store: Store, *, batches: int, name: str) -> float:
     """The median batch, in microseconds a job. What is taken is submitted again first, so the line keeps its length."""
     each = []
     for batch in range(batches):
@@ -59,17 +60,18 @@ async def report(*, many: int = 1_000_000, parked: int = 100_000, batches: int =
         print(f"  {100:>9} waiting {min(few_us):6.0f} µs a job")
         print(f"  {many:>9} waiting {min(many_us):6.0f} µs a job, {parked} of them parked in full groups")
         print(f"  ratio {min(many_us) / min(few_us):.2f} (at most 1.5)")
-        await _report_single_steps(many_store)
+        singles = await single_claims_ms(many_store)
+        print(f"  a single claim: median {statistics.median(singles):.2f} ms, worst {max(singles):.2f} ms (under 5)")
         await few_store.close()
         await many_store.close()
 
 
-async def _report_single_steps(store: SQLiteStore) -> None:
+async def single_claims_ms(store: Store, *, claims: int = 50) -> list[float]:
     singles = []
-    for n in range(50):
+    for n in range(claims):
         claim_seconds, _ = await drain(store, 1, batch=1, name=f"single{n}")
         singles.append(claim_seconds * 1000)
-    print(f"  a single claim: median {statistics.median(singles):.2f} ms, worst {max(singles):.2f} ms (under 5)")
+    return singles
 
 
 async def report_relimiting(*, parked: int = 100_000) -> None:

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import qo
@@ -59,20 +61,26 @@ asyncio.run(main())
 """
 
 
-async def runtime_jobs_per_second(jobs: int) -> float:
+@contextmanager
+def sqlite_file() -> Iterator[str]:
+    """The url of a file that is gone afterwards."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        async with await qo.connect(f"sqlite:///{folder}/qo.db", settings={}) as queue:
-            worker = qo.Worker(queue, "bench")
+        yield f"sqlite:///{folder}/qo.db"
 
-            @worker.task
-            async def noop() -> None: ...
 
-            for _ in range(0, jobs, BATCH):
-                await queue.submit_many([qo.New("noop")] * BATCH)
-            started = time.perf_counter()
-            await worker.run_until_idle()
-            seconds = time.perf_counter() - started
-            assert (await queue.analytics()).ended == {"succeeded": jobs}
+async def runtime_jobs_per_second(url: str, jobs: int, *, namespace: str = "default") -> float:
+    async with await qo.connect(url, namespace=namespace, settings={}) as queue:
+        worker = qo.Worker(queue, "bench")
+
+        @worker.task
+        async def noop() -> None: ...
+
+        for _ in range(0, jobs, BATCH):
+            await queue.submit_many([qo.New("noop")] * BATCH)
+        started = time.perf_counter()
+        await worker.run_until_idle()
+        seconds = time.perf_counter() - started
+        assert (await queue.analytics()).ended == {"succeeded": jobs}
     return jobs / seconds
 
 
@@ -87,49 +95,46 @@ async def store_jobs_per_second(jobs: int) -> float:
     return jobs / (claim_seconds + finish_seconds)
 
 
-async def start_ms_same_process(jobs: int) -> float:
+async def start_ms_same_process(url: str, jobs: int) -> float:
     """From the call of submit to the first line of the handler, the worker being idle; the median."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        async with await qo.connect(f"sqlite:///{folder}/qo.db", settings={}) as queue:
-            worker = qo.Worker(queue, "bench")
-            started: asyncio.Queue[float] = asyncio.Queue()
+    async with await qo.connect(url, settings={}) as queue:
+        worker = qo.Worker(queue, "bench")
+        started: asyncio.Queue[float] = asyncio.Queue()
 
-            @worker.task
-            async def noop() -> None:
-                started.put_nowait(time.perf_counter())
+        @worker.task
+        async def noop() -> None:
+            started.put_nowait(time.perf_counter())
 
-            run = asyncio.create_task(worker.run())
-            waits = []
-            for _ in range(jobs):
-                await asyncio.sleep(0.02)  # until it is idle again
-                submitted = time.perf_counter()
-                await queue.submit("noop")
-                waits.append(await started.get() - submitted)
-            worker.stop()
-            await run
+        run = asyncio.create_task(worker.run())
+        waits = []
+        for _ in range(jobs):
+            await asyncio.sleep(0.02)  # until it is idle again
+            submitted = time.perf_counter()
+            await queue.submit("noop")
+            waits.append(await started.get() - submitted)
+        worker.stop()
+        await run
     return statistics.median(waits) * 1000
 
 
-async def other_process(jobs: int) -> tuple[float, float, float]:
+async def other_process(url: str, jobs: int) -> tuple[float, float, float]:
     """(median ms from submit to start, seconds from import to first claim, MB of the idle worker) of a process."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
-        url = f"sqlite:///{folder}/qo.db"
-        async with await qo.connect(url, settings={}) as queue:
-            worker = subprocess.Popen(  # noqa: ASYNC220 - nothing else is to run meanwhile
-                [sys.executable, "-c", IDLE_WORKER, url], stdout=subprocess.PIPE, text=True, cwd=folder
-            )
-            assert worker.stdout is not None
-            try:
-                start_seconds, memory = map(float, worker.stdout.readline().split())
-                waits = []
-                for _ in range(jobs):
-                    await asyncio.sleep(0.05)  # until it is idle again
-                    submitted = time.time()
-                    await queue.submit("noop")
-                    waits.append(float(await asyncio.to_thread(worker.stdout.readline)) - submitted)
-            finally:
-                worker.terminate()
-                worker.wait(timeout=40)
+    async with await qo.connect(url, settings={}) as queue:
+        worker = subprocess.Popen(  # noqa: ASYNC220 - nothing else is to run meanwhile
+            [sys.executable, "-c", IDLE_WORKER, url], stdout=subprocess.PIPE, text=True
+        )
+        assert worker.stdout is not None
+        try:
+            start_seconds, memory = map(float, worker.stdout.readline().split())
+            waits = []
+            for _ in range(jobs):
+                await asyncio.sleep(0.05)  # until it is idle again
+                submitted = time.time()
+                await queue.submit("noop")
+                waits.append(float(await asyncio.to_thread(worker.stdout.readline)) - submitted)
+        finally:
+            worker.terminate()
+            worker.wait(timeout=40)
     return statistics.median(waits) * 1000, start_seconds, memory
 
 
@@ -137,12 +142,15 @@ async def report(*, jobs: int = 10_000, rounds: int = 3) -> None:
     runtime = store = 0.0
     for _ in range(rounds):
         store = max(store, await store_jobs_per_second(jobs))
-        runtime = max(runtime, await runtime_jobs_per_second(jobs))
+        with sqlite_file() as url:
+            runtime = max(runtime, await runtime_jobs_per_second(url, jobs))
     print(f"\none worker process, no-op async handler, {jobs} jobs waiting, best of {rounds} rounds")
     print(f"  {runtime:6.0f} jobs/s, the store alone {store:6.0f} jobs/s: {runtime / store:.0%} of it (at least 60 %)")
-    same = await start_ms_same_process(50)
+    with sqlite_file() as url:
+        same = await start_ms_same_process(url, 50)
     print(f"  idle worker, job submitted from the same process: starts after {same:.1f} ms at the median (within 3)")
-    other, start_seconds, memory = await other_process(50)
+    with sqlite_file() as url:
+        other, start_seconds, memory = await other_process(url, 50)
     print(f"  idle worker, job submitted from another process:  starts after {other:.1f} ms at the median (within 20)")
     print(f"  worker start, import to first claim: {start_seconds:.2f} s (under 0.4)")
     print(f"  memory of the idle worker: {memory:.0f} MB (under 60)")

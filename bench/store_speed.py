@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qo.job import State
+from qo.store.base import Store
 from qo.store.sqlite import SQLiteStore
 from qo.store.values import Limit, Outcome, Source, Submission
 
@@ -53,7 +54,7 @@ async def measure(groups: tuple[str, ...], jobs: int) -> Figures:
     return Figures((submitted - started) * scale, claim_seconds * scale, finish_seconds * scale)
 
 
-async def drain(store: SQLiteStore, jobs: int, *, batch: int = BATCH, name: str = "drain") -> tuple[float, float]:
+async def drain(store: Store, jobs: int, *, batch: int = BATCH, name: str = "drain") -> tuple[float, float]:
     """Claim and finish so many jobs; the seconds spent on each."""
     claim_seconds = finish_seconds = 0.0
     for first in range(0, jobs, batch):

@@ -11,11 +11,11 @@
 
 local SPREAD_AT_MOST = 256
 
-local function neighbours(row, other_key, includes_other_ahead)
-  -- The jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
+local function neighbours(row, other_key, wanted)
+  -- So many jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
   local band = line.priority_of(other_key)
   local low, high = line.order_key(band, 0), below(line.order_key(band + 1, 0))
-  local wanted = SPREAD_AT_MOST / 2 + 1
+  local includes_other_ahead = arguments.after ~= nil
   local last_ahead = includes_other_ahead and other_key or below(other_key)
   local first_behind = includes_other_ahead and below(other_key) or other_key
   local ahead = call('ZREVRANGEBYSCORE', key('line'), last_ahead, low, 'LIMIT', 0, wanted + 1)
@@ -45,30 +45,40 @@ local function owner_of(place)
   return call('HGET', key('moved'), digits(place)) or nil
 end
 
-local function new_places(row, ahead, behind)
-  -- A place for the moved one, and new ones for its neighbours if they have to be spread out.
-  local ceiling = step.counter('next_sequence') * CELL
-  local places_ahead, places_behind = places_of(ahead), places_of(behind)
+local function place_between(row, other_key)
+  -- A place beside the neighbour it was moved to, if there is one left.
+  local ahead, behind = neighbours(row, other_key, 1)
+  local low, high = places_of(ahead)[1] or -1, places_of(behind)[1] or step.counter('next_sequence') * CELL
+  return places.between(low, high, arguments.before ~= nil, function(candidate)
+    local owner = owner_of(candidate)
+    return owner and owner ~= row.number
+  end)
+end
+
+local function spread_out(row, other_key)
+  -- A place for the moved one, and the moves of its nearest neighbours that make room for it.
+  local ahead, behind = neighbours(row, other_key, SPREAD_AT_MOST / 2 + 1)
   local ours = { [row.number] = true }
-  local place = places.between(
-    places_ahead[1] or -1, places_behind[1] or ceiling, arguments.before ~= nil,
-    function(candidate)
-      local owner = owner_of(candidate)
-      return owner and not ours[owner]
-    end
-  )
-  if place then
-    return place, {}, {}
-  end
   for _, standing in ipairs({ ahead, behind }) do
     for _, neighbour in ipairs(standing) do
       ours[neighbour.number] = true
     end
   end
-  return places.spread(places_ahead, places_behind, ceiling, function(candidate)
-    local owner = owner_of(candidate)
-    return owner and not ours[owner]
-  end)
+  local place, places_ahead, places_behind = places.spread(
+    places_of(ahead), places_of(behind), step.counter('next_sequence') * CELL,
+    function(candidate)
+      local owner = owner_of(candidate)
+      return owner and not ours[owner]
+    end
+  )
+  local moves = {}
+  for i = #(places_ahead or NONE), 1, -1 do
+    moves[#moves + 1] = { ahead[i], places_ahead[i] }
+  end
+  for i = 1, #(places_behind or NONE) do
+    moves[#moves + 1] = { behind[i], places_behind[i] }
+  end
+  return place, moves
 end
 
 local function stand_at(row, order_key)
@@ -95,17 +105,12 @@ for _, standing in ipairs({ row, other }) do
   end
 end
 local band = line.priority_of(other.key)
-local ahead, behind = neighbours(row, other.key, arguments.after ~= nil)
-local place, places_ahead, places_behind = new_places(row, ahead, behind)
+local place, moves = place_between(row, other.key), {}
+if not place then
+  place, moves = spread_out(row, other.key)
+end
 if not place then
   return step.refuse('no_place', { at_most = SPREAD_AT_MOST })
-end
-local moves = {}
-for i = #places_ahead, 1, -1 do
-  moves[#moves + 1] = { ahead[i], places_ahead[i] }
-end
-for i = 1, #places_behind do
-  moves[#moves + 1] = { behind[i], places_behind[i] }
 end
 vacate(row)
 for _, each in ipairs(moves) do
