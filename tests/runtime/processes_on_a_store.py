@@ -1,4 +1,4 @@
-"""A queue that worker processes share, on a file and on a server; its events, and whether somebody holds up its writes.
+"""A queue that worker processes share, on a file and on a server, and what to check of it.
 
 A test module imports both fixtures. Their functions are not called like the fixtures, so that an argument of a test
 does not hide an import.
@@ -7,17 +7,19 @@ does not hide an import.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from invariants import broken_invariants
 from redis_snapshot import snapshot as redis_snapshot
 from servers import Server
 from sqlite_snapshot import snapshot as sqlite_snapshot
 
 import qo
-from qo.event import Event
+from qo.event import LEASE_LOST, Event
 from qo.store.redis.store import RedisStore
 from qo.store.sqlite import SQLiteStore
 
@@ -60,7 +62,30 @@ async def events_of(queue: qo.Queue, kinds: Collection[str]) -> list[Event]:
         cursor = feed.cursor
 
 
-async def snapshot(queue: qo.Queue) -> dict[str, Any]:
+async def check_each_succeeded_once(queue: qo.Queue, number: int) -> None:
+    """There are so many jobs, and no other ones."""
+    jobs = await queue.jobs(limit=2 * number)
+    assert Counter(job.state for job in jobs) == {qo.State.SUCCEEDED: number}
+    succeeded = await events_of(queue, [qo.State.SUCCEEDED])
+    assert Counter(event.subject for event in succeeded) == {job.id: 1 for job in jobs}
+    starts = Counter(event.subject for event in await events_of(queue, [qo.State.STARTING]))
+    losses = Counter(event.subject for event in await events_of(queue, [LEASE_LOST]))
+    assert starts == {job.id: job.attempts for job in jobs}
+    assert starts == losses + Counter(job.id for job in jobs), "nothing but a lost lease makes a job start again"
+    assert sum(point.count for point in await queue.store.series(prefix="ended:")) == number
+
+
+async def check_nothing_is_held(queue: qo.Queue) -> None:
+    assert await queue.store.leases() == ()
+    assert {group.active for group in await queue.limits()} == {0}
+    await check_invariants(queue)
+
+
+async def check_invariants(queue: qo.Queue) -> None:
+    assert broken_invariants(await _snapshot(queue)) == []
+
+
+async def _snapshot(queue: qo.Queue) -> dict[str, Any]:
     """All that the store knows, at one moment."""
     if isinstance(queue.store, RedisStore):
         return await redis_snapshot(queue.store)

@@ -6,19 +6,20 @@ import asyncio
 import random
 from collections import Counter
 
-from invariants import broken_invariants
 from processes_on_a_store import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
     SETTINGS,
     can_write,
+    check_each_succeeded_once,
+    check_invariants,
+    check_nothing_is_held,
     events_of,
     queue_fixture,  # noqa: F401 - asked for by name
-    snapshot,
     url_fixture,  # noqa: F401 - asked for by name
 )
-from witness import Lives, Report, Witness
-from worker_process import Nursery, Options, nursery, until
+from witness import Lives, Report, Witness, most_inside
+from worker_process import LIMITS, TASKS, Nursery, Options, nursery, until
 
 import qo
 from qo.event import LEASE_LOST
@@ -29,8 +30,6 @@ PLACES = 3
 KILL_EVERY_SECONDS = 0.25
 LONGEST_RUN_SECONDS = 300
 """a net; a run takes a fraction of it"""
-LIMITS = {"ports": 5, "render": 2, "mail": 3}
-TASKS = ("render", "serve", "mail", "serve", "mail")
 CHECK_INVARIANTS_EVERY_KILLS = 20
 ZOMBIES = 5
 
@@ -55,13 +54,13 @@ async def test_a_thousand_jobs_on_killed_workers_succeed_once_each_within_limits
             await fire.until_all_have_succeeded()
 
     lives = Lives.told_by(await events_of(queue, [qo.State.STARTING, LEASE_LOST]))
-    most = most_inside(witness, lives)
+    most = most_inside(witness, lives, LIMITS)
     print(f"{fire.figures()}, most inside {most}, {len(lives.ended)} leases lost")  # noqa: T201 - with -rP
     assert {group: number for group, number in most.items() if number > LIMITS[group]} == {}
     assert min(most.values()) > 1
     assert fire.seen_full == LIMITS.keys(), "a limit that nobody ran into proves nothing"
     assert fire.killed_at_work > 0
-    await check_every_job_succeeded_exactly_once(queue)
+    await check_each_succeeded_once(queue, JOBS)
     await check_leases_ended_only_after_their_time(queue)
     await check_writes(queue, witness)
     check_only_stale_tokens_were_refused(witness, lives, woken=fire.woken)
@@ -164,30 +163,6 @@ class Fire:
         )
 
 
-def most_inside(witness: Witness, lives: Lives) -> dict[str, int]:
-    """Of each limited group. Nobody shared a slot's number or a job with anybody."""
-    most: Counter[str] = Counter()
-    for crowd in witness.crowds(lives):
-        assert len({report.job for report in crowd}) == len(crowd), "a job was run by two at once"
-        for group in LIMITS:
-            numbers = [report.slots[group] for report in crowd if group in report.slots]
-            assert len(set(numbers)) == len(numbers), f"two had the same slot of {group}"
-            most[group] = max(most[group], len(numbers))
-    return dict(most)
-
-
-async def check_every_job_succeeded_exactly_once(queue: qo.Queue) -> None:
-    jobs = await queue.jobs(limit=2 * JOBS)
-    assert Counter(job.state for job in jobs) == {qo.State.SUCCEEDED: JOBS}
-    succeeded = await events_of(queue, [qo.State.SUCCEEDED])
-    assert Counter(event.subject for event in succeeded) == {job.id: 1 for job in jobs}
-    starts = Counter(event.subject for event in await events_of(queue, [qo.State.STARTING]))
-    losses = Counter(event.subject for event in await events_of(queue, [LEASE_LOST]))
-    assert starts == {job.id: job.attempts for job in jobs}
-    assert starts == losses + Counter(job.id for job in jobs), "nothing but a lost lease makes a job start again"
-    assert sum(point.count for point in await queue.store.series(prefix="ended:")) == JOBS
-
-
 async def check_leases_ended_only_after_their_time(queue: qo.Queue) -> None:
     for event in await events_of(queue, [LEASE_LOST]):
         given_ms = int(event.detail["token"]) // 1000  # a token is the µs at which it was given
@@ -212,13 +187,3 @@ def check_only_stale_tokens_were_refused(witness: Witness, lives: Lives, *, woke
     assert refused >= {report.token for report in woken}
     assert refused <= lives.ended.keys()
     assert not refused & {witness.newest[report.job] for report in witness.refused}
-
-
-async def check_nothing_is_held(queue: qo.Queue) -> None:
-    assert await queue.store.leases() == ()
-    assert [group.active for group in await queue.limits()] == [0] * len(LIMITS)
-    await check_invariants(queue)
-
-
-async def check_invariants(queue: qo.Queue) -> None:
-    assert broken_invariants(await snapshot(queue)) == []

@@ -8,7 +8,8 @@ refuses whoever comes with an older one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -182,3 +183,15 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._witness.see_off(self._transport)
+
+
+def most_inside(witness: Witness, lives: Lives, groups: Collection[str]) -> dict[str, int]:
+    """Of each of these groups, all at once. Nobody shared a slot's number or a job with anybody."""
+    most: Counter[str] = Counter()
+    for crowd in witness.crowds(lives):
+        assert len({report.job for report in crowd}) == len(crowd), "a job was run by two at once"
+        for group in groups:
+            numbers = [report.slots[group] for report in crowd if group in report.slots]
+            assert len(set(numbers)) == len(numbers), f"two had the same slot of {group}"
+            most[group] = max(most[group], len(numbers))
+    return dict(most)

@@ -32,6 +32,10 @@ AT_MOST_SECONDS = 90
 
 
 FIRST_WORKER = "worker-1"
+LIMITS = {"ports": 5, "render": 2, "mail": 3}
+"""of the witnessed tasks; that of "ports" is for the test to set"""
+TASKS = ("render", "serve", "mail", "serve", "mail")
+"""the witnessed ones, in the order in which tests submit them"""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,16 +114,16 @@ def register_handlers(worker: qo.Worker | qo.sync.Worker, note: Callable[[qo.Con
 
 
 def register_witnessed_handlers(worker: qo.Worker, note: Callable[[qo.Context], None], witness: Reporter) -> None:
-    """Handlers that tell the witness of every step; `LIMITS` of test_killed_workers.py are theirs."""
+    """Handlers that tell the witness of every step."""
 
     async def witnessed(data: Orders, ctx: qo.Context) -> None:
         async with witness.inside(ctx):
             await asyncio.sleep(data.seconds)
             await witness.tell(WRITE, ctx)
 
-    worker.task("render", max_concurrent=2, groups=["ports"])(witnessed)
+    worker.task("render", max_concurrent=LIMITS["render"], groups=["ports"])(witnessed)
     worker.task("serve", groups=["ports"])(witnessed)
-    worker.task("mail", max_concurrent=3)(witnessed)
+    worker.task("mail", max_concurrent=LIMITS["mail"])(witnessed)
 
     @worker.task
     async def waits_to_be_told(data: Orders, ctx: qo.Context) -> str:
