@@ -8,6 +8,7 @@ from servers import Cluster, Kind, Server
 
 from qo.errors import StoreUnavailable
 from qo.store.redis.durability import describe, judge
+from qo.store.redis.store import RedisStore
 
 
 async def described(server: Server, *, accept_eviction: bool = False) -> str:
@@ -29,12 +30,14 @@ async def test_without_persistence_a_restart_loses_every_job(kind: Kind) -> None
 async def test_an_append_only_file_is_as_good_as_it_is_synced(kind: Kind) -> None:
     with Server(kind, aof="everysec") as server:
         assert await described(server) == (
-            "append-only file, synced every second: an acknowledged job survives a crash of the server process; "
-            "a power loss may cost the last second or two"
+            "append-only file, synced every second: an acknowledged job survives a crash of the server process "
+            "while the disk keeps up; a power loss may cost the last second or two"
         )
         async with connected(server.url) as client:
             await client.command("CONFIG", "SET", "appendfsync", "always")
             assert (await described(server)).endswith("survives a crash of the server process and a power loss")
+            await client.command("CONFIG", "SET", "no-appendfsync-on-rewrite", "yes")
+            assert "but not while it is rewritten" in await described(server)
             await client.command("CONFIG", "SET", "appendfsync", "no")
             assert (await described(server)).endswith("a power loss may cost the last half minute")
 
@@ -84,6 +87,17 @@ async def test_a_server_that_may_throw_jobs_away_is_refused_unless_that_is_accep
 async def test_a_memory_limit_or_a_policy_alone_throws_nothing_away(config: list[str]) -> None:
     with Server("valkey", config=config) as server:
         assert await described(server) == "no persistence: a restart of the server loses every job"
+
+
+async def test_a_store_opens_on_a_full_server_but_begins_no_namespace_there() -> None:
+    with Server("valkey") as server:
+        await (await RedisStore.open(server.url, namespace="known")).close()
+        async with connected(server.url) as client:
+            await client.command("CONFIG", "SET", "maxmemory", 1)
+
+        await (await RedisStore.open(server.url, namespace="known")).close()
+        with pytest.raises(StoreUnavailable, match=r"takes no new namespace \(OOM"):
+            await RedisStore.open(server.url, namespace="new")
 
 
 async def test_replicas_are_told_of_and_a_replica_is_refused() -> None:

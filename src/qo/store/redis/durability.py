@@ -9,7 +9,7 @@ from qo.store.redis.client import Client
 from qo.store.redis.connection import ServerRefused
 
 OLDEST_VERSION = 7
-SETTINGS = ("appendfsync", "save")
+SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite", "save")
 
 
 async def describe(client: Client, *, accept_eviction: bool) -> str:
@@ -75,6 +75,11 @@ def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> st
         if info.get("aof_last_write_status", "ok") != "ok":
             return "append-only file, but its last write failed: an acknowledged job may not survive anything"
         match settings and settings.get("appendfsync"):
+            case "always" if settings and settings.get("no-appendfsync-on-rewrite") == "yes":
+                return (
+                    "append-only file, synced before every answer but not while it is rewritten: an acknowledged job "
+                    "survives a crash of the server process; a power loss then may cost the last half minute"
+                )
             case "always":
                 return (
                     "append-only file, synced before every answer: "
@@ -83,7 +88,7 @@ def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> st
             case "everysec":
                 return (
                     "append-only file, synced every second: an acknowledged job survives a crash of the server "
-                    "process; a power loss may cost the last second or two"
+                    "process while the disk keeps up; a power loss may cost the last second or two"
                 )
             case "no":
                 return (

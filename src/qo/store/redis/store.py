@@ -17,6 +17,7 @@ from qo.store.check_value import check_by, check_group, check_job_error, check_p
 from qo.store.redis import wire
 from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
+from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
 from qo.store.redis.reading import Reading, leases_of
 from qo.store.redis.rows import stored_token
@@ -80,13 +81,24 @@ class RedisStore(Reading):
         return store
 
     async def _check_schema(self) -> None:
-        await self._command("HSETNX", "counters", "schema", SCHEMA)
-        found = int(await self._command("HGET", "counters", "schema"))
-        if found > SCHEMA:
+        written = await self._command("HGET", "counters", "schema")
+        if written is None:
+            written = await self._begin_namespace()
+        if (found := int(written)) > SCHEMA:
             raise StoreUnavailable(
                 f"This namespace was written by a newer qo (schema {found}, this one knows {SCHEMA}); "
                 "upgrade qo, or name another namespace."
             )
+
+    async def _begin_namespace(self) -> bytes:
+        # Its schema is written only where there is none: a server that is full refuses every write, and workers that
+        # start then are what empties it.
+        try:
+            await self._command("HSETNX", "counters", "schema", SCHEMA)
+        except ServerRefused as refusal:
+            raise StoreUnavailable(f"Redis at {self.client.address} takes no new namespace ({refusal}).") from None
+        schema: bytes = await self._command("HGET", "counters", "schema")
+        return schema
 
     async def close(self) -> None:
         """Closing twice is harmless."""
