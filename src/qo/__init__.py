@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qo.job import Job, JobError, New, State
     from qo.runtime.connecting import connect
     from qo.runtime.context import Context
+    from qo.runtime.manager import ConcurrencyManager
     from qo.runtime.queue import Queue
     from qo.runtime.semaphore import (
         TIER_CONCURRENT_PROJECT,
@@ -49,6 +50,7 @@ __version__ = "0.1.0"
 
 # Imported when first used, so that `import qo` and `qo --help` stay light.
 _LAZY = {
+    "ConcurrencyManager": ("qo.runtime.manager", "ConcurrencyManager"),
     "ConcurrencyStatus": ("qo.store.values", "GroupStatus"),
     "Context": ("qo.runtime.context", "Context"),
     "Event": ("qo.event", "Event"),
@@ -71,6 +73,7 @@ _LAZY = {
 __all__ = [
     "TIER_CONCURRENT_PROJECT",
     "TIER_CONCURRENT_USER",
+    "ConcurrencyManager",
     "ConcurrencyStatus",
     "Context",
     "Event",

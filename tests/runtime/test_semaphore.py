@@ -12,8 +12,8 @@ from semaphore_fixtures import overrides_fixture, staged_fixture  # noqa: F401 -
 from semaphore_staging import Staged, queue_on, waiting
 
 import qo
+from qo.runtime.callers import MAX_HOLDER_CHARACTERS
 from qo.runtime.semaphore import (
-    MAX_HOLDER_CHARACTERS,
     TIER_CONCURRENT_PROJECT,
     TIER_CONCURRENT_USER,
     project_semaphore,

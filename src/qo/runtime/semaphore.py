@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import AsyncGenerator, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from qo.errors import InvalidValue, QoError
-from qo.event import LEASE_LOST
 from qo.policy.admission import find_tier
+from qo.runtime.callers import callers_of, check_holder, milliseconds
+from qo.runtime.manager import run_out_since
 from qo.runtime.queue import Queue
 from qo.runtime.timing import within
 from qo.settings import BUILT_IN_TIERS
 from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.check_value import MAX_NAME_CHARACTERS, check_name
+from qo.store.check_value import check_name
 from qo.store.values import Grant, Limit, Renewal, Source, Ticket
 
 T = TypeVar("T")
@@ -28,12 +28,9 @@ TIER_CONCURRENT_PROJECT: Mapping[str, int] = MappingProxyType(
     {name: tier.per_project for name, tier in BUILT_IN_TIERS.items()}
 )
 
-MAX_HOLDER_CHARACTERS = 100
-LONGEST_OWNER = MAX_NAME_CHARACTERS - MAX_HOLDER_CHARACTERS - len("semaphore:project::")
 ASKS_PER_LIFE = 3
 FULL_SHARE = 0.75
 """of its lease: who was given less has not been renewed since the grant"""
-PAGE = 1000
 
 
 def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
@@ -60,12 +57,12 @@ class Semaphore:
         self._store = queue.store
         self._limit = Limit(group=self.group, slots=slots, source=Source.TIER)
         self._limit_was_set = False
-        self._namespace = f"semaphore:{kind}:{_short_and_without_colon(owner)}:"
+        self._callers = callers_of(f"semaphore:{kind}", owner)
         concurrency = queue.settings.concurrency
-        self._lease_ms = _milliseconds(concurrency.semaphore_lease_duration_secs)
+        self._lease_ms = milliseconds(concurrency.semaphore_lease_duration_secs)
         # By the lease it is told of, a store judges whether it was away for too long to blame the holders. Told of
         # an hour only, it would end the leases of jobs that could not renew; so it is always told of theirs first.
-        self._jobs_lease_ms = _milliseconds(concurrency.default_lease_duration_secs)
+        self._jobs_lease_ms = milliseconds(concurrency.default_lease_duration_secs)
 
     async def acquire(self, holder: str, timeout: float = 0) -> bool:
         """Take a slot: at once, or when it is the holder's turn within `timeout` seconds. False: there was none.
@@ -119,7 +116,7 @@ class Semaphore:
         held = {slot.token for slot in (await self._store.group(self.group)).slots}
         while (await self._store.catch_up(lease_ms=self._jobs_lease_ms)).more:
             pass
-        return len(held & await self._run_out_since(cursor))
+        return len(held & await run_out_since(self._store, cursor))
 
     async def _set_limit(self) -> None:
         """Limit the group to what the tier gives, unless an operator or the configuration says otherwise."""
@@ -128,8 +125,8 @@ class Semaphore:
 
     def _caller(self, holder: str) -> str:
         """The holder as the store knows it: like no other semaphore's, and no caller of a limiter."""
-        check_name("holder", holder, longest=MAX_HOLDER_CHARACTERS)
-        return self._namespace + holder
+        check_holder(holder)
+        return self._callers + holder
 
     async def _token_of(self, caller: str) -> str | None:
         slots = (await self._store.group(self.group)).slots
@@ -139,16 +136,6 @@ class Semaphore:
     async def _renew(self, caller: str, token: str) -> bool:
         (held,) = await self._store.renew([Renewal(holder=caller, token=token, lease_ms=self._lease_ms)])
         return not held.lost
-
-    async def _run_out_since(self, cursor: int) -> set[str]:
-        """The tokens of leases, of whatever group, that ran out; those given back or revoked are not among them."""
-        tokens: set[str] = set()
-        while True:
-            feed = await self._store.events(cursor, kinds=[LEASE_LOST], limit=PAGE)
-            tokens |= {event.detail["token"] for event in feed.events if event.detail["reason"] == "expired"}
-            cursor = feed.cursor
-            if len(feed.events) < PAGE:
-                return tokens
 
 
 class _Request:
@@ -164,7 +151,7 @@ class _Request:
         self._caller = caller
         self._lease_ms = semaphore._lease_ms
         self._first_lease_ms = max(1, min(semaphore._jobs_lease_ms, self._lease_ms // 2))
-        self._wait_ms = _milliseconds(semaphore._queue.settings.limiter.waiter_alive_secs)
+        self._wait_ms = milliseconds(semaphore._queue.settings.limiter.waiter_alive_secs)
         self._taken: str | None = None
 
     async def wait(self, seconds: float) -> bool:
@@ -251,15 +238,3 @@ async def _to_its_end(step: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
-
-
-def _short_and_without_colon(owner: str) -> str:
-    """A name as it can stand before a colon and a holder: no two owners have the same."""
-    escaped = owner.replace("%", "%25").replace(":", "%3A")
-    if len(escaped) <= LONGEST_OWNER:
-        return escaped
-    return "%sha256-" + hashlib.sha256(owner.encode()).hexdigest()
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))

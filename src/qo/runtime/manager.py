@@ -1,0 +1,116 @@
+"""ConcurrencyManager: numbered slots of a group, taken and given back by hand, on any store."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+
+from qo.errors import InvalidValue
+from qo.event import LEASE_LOST
+from qo.runtime.callers import callers_of, check_holder, milliseconds
+from qo.runtime.queue import Queue
+from qo.store.base import Store
+from qo.store.check_value import check_group
+from qo.store.values import GroupStatus, Limit, Renewal, SlotInfo, Source, Ticket
+
+PAGE = 1000
+
+
+class ConcurrencyManager:
+    """The slots are those that jobs and callers of a limiter use, in the same groups and under the same limits.
+
+    A holder is a name of 1 to 100 characters and has at most one slot of a group. Nothing is renewed by itself: a
+    holder that does not extend its lease in time has lost its slot.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._store: Store = queue.store
+        # By the lease it is told of, a store judges whether it was away for too long to blame the holders, so it is
+        # always told of the jobs' before it ends any.
+        self._jobs_lease_ms = milliseconds(queue.settings.concurrency.default_lease_duration_secs)
+
+    async def try_acquire(
+        self, group: str, limit: int, holder: str, worker_id: str | None = None, lease: float | timedelta = 300
+    ) -> int | None:
+        """Take the lowest free slot of a group for `lease` seconds; None: there is none free, or it is not this
+        holder's turn, because a job or a caller waits for it.
+
+        `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. The
+        same holder again is told its slot, and gets no second one.
+        """
+        lease_ms = _lease_ms("lease", lease)
+        caller = self._caller(group, holder)
+        wanted = Limit(group=group, slots=limit, source=Source.TASK)
+        await self._store.catch_up(lease_ms=self._jobs_lease_ms)
+        self._queue.warn_of_ignored(await self._store.set_limits([wanted]))
+        ticket = Ticket(holder=caller, groups=(group,), lease_ms=lease_ms, wait_ms=0, worker=worker_id)
+        (grant,) = await self._store.acquire([ticket])
+        return grant.slots.get(group)
+
+    async def release(self, group: str, slot_id: int, holder: str) -> bool:
+        """Give a slot back. False: this holder does not have it, and nothing was changed."""
+        slot = await self._slot_of(group, slot_id, holder)
+        if slot is None:
+            return False
+        (released,) = await self._store.release([(slot.holder, slot.token)])
+        return released
+
+    async def extend_lease(self, group: str, slot_id: int, holder: str, additional: float | timedelta) -> bool:
+        """Let a lease end `additional` seconds later. False: this holder does not have the slot (any more)."""
+        extend_ms = _lease_ms("additional", additional)
+        slot = await self._slot_of(group, slot_id, holder)
+        if slot is None:
+            return False
+        (held,) = await self._store.renew([Renewal(holder=slot.holder, token=slot.token, extend_ms=extend_ms)])
+        return not held.lost
+
+    async def cleanup_expired(self, group: str) -> int:
+        """End what has run out, everywhere, and tell how many of this group that were, jobs included.
+
+        After the store was away, or nobody looked for long, it first gives all of them half a job's lease to renew;
+        then this is 0, and a later call tells.
+        """
+        check_group(group)
+        cursor = await self._store.newest_event()
+        held = {slot.token for slot in (await self._store.group(group)).slots}
+        while (await self._store.catch_up(lease_ms=self._jobs_lease_ms)).more:
+            pass
+        return len(held & await run_out_since(self._store, cursor))
+
+    async def get_status(self, group: str) -> GroupStatus:
+        """Limit, who holds which slot, and how many wait; holders by the names they gave."""
+        check_group(group)
+        status = await self._store.group(group)
+        own = callers_of("slot", group)
+        slots = tuple(msgspec.structs.replace(slot, holder=slot.holder.removeprefix(own)) for slot in status.slots)
+        return msgspec.structs.replace(status, slots=slots)
+
+    def _caller(self, group: str, holder: str) -> str:
+        check_group(group)
+        check_holder(holder)
+        return callers_of("slot", group) + holder
+
+    async def _slot_of(self, group: str, slot_id: int, holder: str) -> SlotInfo | None:
+        caller = self._caller(group, holder)
+        slots = (await self._store.group(group)).slots
+        return next((slot for slot in slots if slot.slot_id == slot_id and slot.holder == caller), None)
+
+
+async def run_out_since(store: Store, cursor: int) -> set[str]:
+    """The tokens of leases, of whatever group, that ran out; those given back or revoked are not among them."""
+    tokens: set[str] = set()
+    while True:
+        feed = await store.events(cursor, kinds=[LEASE_LOST], limit=PAGE)
+        tokens |= {event.detail["token"] for event in feed.events if event.detail["reason"] == "expired"}
+        cursor = feed.cursor
+        if len(feed.events) < PAGE:
+            return tokens
+
+
+def _lease_ms(field: str, lease: float | timedelta) -> int:
+    seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
+        raise InvalidValue(f"{field} is {lease!r}; use seconds above 0, or a timedelta.")
+    return milliseconds(seconds)
