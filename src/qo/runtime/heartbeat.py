@@ -25,6 +25,21 @@ TRY_AGAIN_SECONDS = 1.0
 WAIT_SECONDS = 30.0
 
 
+class Trouble:
+    """Something that fails for now and is tried again: told when it begins, and then not until it has worked."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._told = False
+
+    def tell(self, error: QoError) -> None:
+        log.log(logging.DEBUG if self._told else logging.WARNING, "%s, trying again: %s", self._words, error)
+        self._told = True
+
+    def over(self) -> None:
+        self._told = False
+
+
 class Heartbeat:
     """`hold` and `let_go` are called by the worker's event loop, everything else happens in the thread."""
 
@@ -39,6 +54,8 @@ class Heartbeat:
         self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
         self._worker_loop = asyncio.get_running_loop()
         self._held: dict[str, Execution] = {}
+        self._not_renewed = Trouble("leases cannot be renewed for now")
+        self._not_heard = Trouble("cancellations cannot be heard for now")
         self._lock = threading.Lock()
         self._beating = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
@@ -90,11 +107,12 @@ class Heartbeat:
                     await self._store.register(self._registration)
                 await self.beat()
             except QoError as error:
-                log.warning("leases cannot be renewed for now, trying again: %s", error)
+                self._not_renewed.tell(error)
             except Exception:
                 # Whatever it was, without renewals every job here would be given away.
                 log.exception("leases could not be renewed, trying again")
             else:
+                self._not_renewed.over()
                 last_beat = time.monotonic()
                 pause_seconds = self._every_seconds
 
@@ -115,9 +133,10 @@ class Heartbeat:
         while True:
             try:
                 await self._listen()
+                self._not_heard.over()
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
             except QoError as error:
-                log.warning("cancellations cannot be heard for now, trying again: %s", error)
+                self._not_heard.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
             except Exception:
                 # Whatever it was, handlers must go on being told.

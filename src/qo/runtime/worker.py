@@ -18,7 +18,7 @@ from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.execution import Execution, Interruption, storable
 from qo.runtime.gathering import Gathering
-from qo.runtime.heartbeat import Heartbeat
+from qo.runtime.heartbeat import Heartbeat, Trouble
 from qo.runtime.ids import new_id
 from qo.runtime.notifier import Notifier
 from qo.runtime.queue import Queue
@@ -61,6 +61,7 @@ class Worker:
         self._claim_id = new_id()
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
         self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
+        self._not_reached = Trouble("the store cannot be reached")
         self._changed = asyncio.Event()
         self._stopping = False
         self._stopping_now = False
@@ -174,6 +175,7 @@ class Worker:
         """Give back what has ended, tell what runs, take what there is room for."""
         outcomes, self._outcomes = self._outcomes[:FINISH_AT_MOST], self._outcomes[FINISH_AT_MOST:]
         self._changed.clear()
+        asks = bool(outcomes or self._free_places() or self._has_news())
         finished, _, claimed = answers = await asyncio.gather(
             self._finish(outcomes), self._tell_what_runs(), self._claim(), return_exceptions=True
         )
@@ -184,11 +186,13 @@ class Worker:
                 self._start(lease)
         for error in answers:
             if isinstance(error, StoreUnavailable):
-                log.warning("the store cannot be reached, trying again: %s", error)
+                self._not_reached.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
                 return False
             if isinstance(error, BaseException):
                 raise error
+        if asks:  # with nothing to ask for, nothing is known of the store
+            self._not_reached.over()
         return isinstance(claimed, Claimed) and (bool(claimed.leases) or claimed.more)
 
     async def _something_to_do(self, *, told: Callable[[], bool]) -> None:
