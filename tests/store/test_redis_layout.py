@@ -1,0 +1,204 @@
+"""What `docs/stores.md` says of the Redis store is so: its keys, its files, its urls, its commands."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+from harness import (
+    BROKEN,
+    DAY,
+    HOUR,
+    NOW,
+    acquire,
+    ask_to_confirm,
+    catch_up,
+    claim,
+    fail,
+    hand_back,
+    limit,
+    register,
+    retry_later,
+    run,
+    standing,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
+from redis import Redis
+from redis_calls import KINDS
+from servers import Kind, Server
+
+from qo.store.redis import RedisStore
+from qo.store.redis.address import parse_address
+from qo.store.values import Average, Limit, Source, TaskOptions
+
+ROOT = Path(__file__).parent.parent.parent
+SCRIPTS = ROOT / "src/qo/store/redis"
+PAGE = (ROOT / "docs/stores.md").read_text()
+ROW = re.compile(r"^\| `([^`]+)` \| (hash|list|set|sorted set|stream|string) \| .* \| (.*) \|$", re.MULTILINE)
+CHANNEL = re.compile(r"^\| `(events|wake:)", re.MULTILINE)
+KEY_IN_SCRIPT = re.compile(r"(?:\bkey\(|prefix \.\. )'(\w+:?)'")
+TYPES = {"zset": "sorted set"}
+
+
+@dataclass(frozen=True)
+class Listed:
+    type: str
+    files: tuple[str, ...]
+
+
+@cache
+def listed() -> dict[str, Listed]:
+    """By family: a whole name, or what stands before the first `<`."""
+    rows = ROW.findall(PAGE)
+    families = {
+        name.partition("<")[0]: Listed(type_, tuple(re.findall("`(.+?)`", files))) for name, type_, files in rows
+    }
+    assert len(families) == len(rows), "a key is listed twice"
+    return families
+
+
+def family_of(key: str) -> str:
+    name, colon, _ = key.partition(":")
+    return name + colon
+
+
+# --- the page and the scripts -----------------------------------------------------------------------------------
+
+
+def keys_in_scripts() -> set[str]:
+    return {name for file in SCRIPTS.rglob("*.lua") for name in KEY_IN_SCRIPT.findall(file.read_text())}
+
+
+def test_the_page_lists_the_keys_that_scripts_name_and_no_others() -> None:
+    channels = set(CHANNEL.findall(PAGE))
+
+    assert channels == {"events", "wake:"}
+    assert listed().keys() | channels == keys_in_scripts()
+
+
+def test_the_page_names_files_in_which_the_key_is_used() -> None:
+    wrong = [
+        f"{family} in {file}"
+        for family, about in listed().items()
+        for file in about.files
+        if not (SCRIPTS / f"{file}.lua").exists() or f"'{family}'" not in (SCRIPTS / f"{file}.lua").read_text()
+    ]
+
+    assert all(about.files for about in listed().values())
+    assert wrong == []
+
+
+def test_the_urls_of_the_page_can_be_used() -> None:
+    urls = re.findall(r"^\| `((?:rediss?|unix)://[^`]+)` \|", PAGE, re.MULTILINE)
+
+    addresses = [parse_address(url.partition("?ssl_ca_certs=")[0]) for url in urls]
+
+    assert {address.port for address in addresses} == {6379, 6380, 7000}
+    assert {address.password for address in addresses} == {None, "p@ss"}
+    assert {address.path for address in addresses} == {None, "/run/redis.sock"}
+
+
+# --- the page and a server --------------------------------------------------------------------------------------
+
+
+def on_the_page(pattern: str) -> str:
+    found = re.search(pattern, PAGE, re.MULTILINE)
+    assert found is not None, f"the page has no {pattern}"
+    return found[1]
+
+
+async def idle_worker(store: RedisStore) -> None:
+    assert not await store.wait_for_work(worker="idle", tasks=["work"], timeout_seconds=0)
+
+
+async def line_and_limits(store: RedisStore) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("shared",), limit=50, max_attempts=2), places=20)
+    await limit(store, "gpu", 1, by="ada")
+    await submit_all(store, ["g1", "g2", "g3"], groups=("gpu",))
+    await submit_all(store, ["a", "b", "c"])
+    await store.move("g3", before="g2", by="ada", now=NOW)
+    leases = {lease.job.id: lease for lease in await claim(store, places=20)}
+    await submit(store, "closing")
+    (closing,) = await claim(store)
+    await hand_back(store, closing, closed={"elsewhere": NOW + HOUR})
+    await run(store, leases["a"], checkpoint=b"half", message="m")
+    await succeed(store, leases["a"])
+    await fail(store, leases["b"])
+    await retry_later(store, leases["c"], at=NOW + HOUR)
+    await submit_all(store, ["u1", "u2", "u3"], groups=("pool",), task="pooled")
+    await limit(store, "pool", 3)
+    pooled = await claim(store, tasks=["pooled"], places=3)
+    await succeed(store, pooled[0])  # its number is free below the others
+    await submit(store, "once", unique="only one")
+    await limit(store, "gpu", 2)  # and so there is room for what is parked
+
+
+async def people_and_time(store: RedisStore) -> None:
+    tier = standing(user_limit=2, project_limit=2, daily_quota=1)
+    for name in ("q1", "q2"):
+        await submit(store, name, user="ada", project="p", standing=tier)
+    for phase in (1, 2):
+        await submit(store, f"phase-{phase}", parent="build", phase=phase, task="phased")
+    (first,) = await claim(store, tasks=["phased"])
+    await succeed(store, first)
+    asking = await start(store, "asking")
+    await ask_to_confirm(store, asking)
+    await store.set_tier("ben", standing("cto_scale"), by="ada", now=NOW)
+    own = Limit(group="own", slots=1, source=Source.SUBMIT)
+    await submit(store, "own", groups=("own",), limits=(own,))
+
+
+async def callers(store: RedisStore) -> None:
+    await acquire(store, "holder", "door")
+    await limit(store, "door", 1)
+    await acquire(store, "in line", "door")
+    await acquire(store, "passing", "free for all")
+
+
+async def what_is_counted(store: RedisStore) -> None:
+    await store.observe([(Average(name="seconds", first=1.0, weight=0.5), 2.0)])
+    await store.record_estimate_errors("work", [0.5])
+    await store.put_record("session", {"a": 1}, version=0)
+
+
+async def retention(store: RedisStore) -> None:
+    later = NOW + 2 * DAY
+    await store.take_reminders(ages_ms=[HOUR], now=later)
+    await store.fail_unconfirmed(after_ms=DAY, error=BROKEN, now=later)
+    await catch_up(store, now=later)
+    await store.age(period_ms=HOUR, now=later)
+    while (await store.forget(keep_ms=HOUR, keep_jobs=10, keep_events=10, now=later)).more:
+        pass
+
+
+CHAPTERS = (idle_worker, line_and_limits, people_and_time, callers, what_is_counted, retention)
+"""of a varied history; each leaves keys that a later one may remove, so all are looked at after each"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_key_of_a_varied_history_is_listed_with_its_type_and_every_listed_one_comes_up(kind: Kind) -> None:
+    found: dict[str, str] = {}
+    rule = on_the_page(r"^(user qo on >secret .*)$")
+    with (
+        Server(kind, config=[rule], login="qo:secret") as server,
+        Redis(port=server.port, decode_responses=True) as operator,
+    ):
+        store = await RedisStore.open(server.url, namespace="team")
+        for chapter in CHAPTERS:
+            await chapter(store)
+            for key in operator.scan_iter(count=1000):
+                type_ = operator.type(key)
+                found[family_of(key.removeprefix(store.client.prefix))] = TYPES.get(type_, type_)
+        await store.close()
+
+        operator.eval(on_the_page(r"^redis-cli EVAL \"(.*)\" 0 'qo:\{team\}:\*'$"), 0, "qo:{team}:*")
+        left = operator.dbsize()
+
+    assert found == {family: about.type for family, about in listed().items()}
+    assert left == 0
