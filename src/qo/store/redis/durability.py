@@ -87,8 +87,9 @@ def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> st
                 )
             case "everysec":
                 return (
-                    "append-only file, synced every second: an acknowledged job survives a crash of the server "
-                    "process while the disk keeps up; a power loss may cost the last second or two"
+                    # While a sync is under way the server may hold back what it has acknowledged.
+                    "append-only file, synced every second: a crash of the server process may cost what was "
+                    "acknowledged during the last sync, a power loss the last second or two"
                 )
             case "no":
                 return (
@@ -96,8 +97,8 @@ def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> st
                     "process; a power loss may cost the last half minute"
                 )
         return (
-            "append-only file, how often it is synced is not told: an acknowledged job survives a crash of the server "
-            "process; what a power loss costs is not known"
+            "append-only file, how often it is synced is not told: a crash of the server process may cost what was "
+            "acknowledged during the last sync; what a power loss costs is not known"
         )
     if settings is None:
         return (
