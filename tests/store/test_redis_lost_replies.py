@@ -47,7 +47,6 @@ from test_sqlite_kill import KINDS as KINDS_OF_WRITING
 
 from qo.job import Progress, State, moment
 from qo.store.base import HANDED_OVER_LEASE_MS, Store
-from qo.store.redis.scripts import script
 from qo.store.redis.store import RedisStore
 from qo.store.values import (
     Accepted,
@@ -486,9 +485,7 @@ async def play(name: str, kind: Kind, *, losses: int) -> Played:
         try:
             played = CASES[name](others)
             asked = await anext(played)
-            sent = script(asked.operation)
-            await others.client.command("SCRIPT", "LOAD", sent.text)  # or the first reply would be that it is not there
-            proxy.lose(sent.sha, times=losses, meanwhile=lambda: anext(played, None))
+            proxy.lose(times=losses, meanwhile=lambda: anext(played, None))
 
             answer = await getattr(store, asked.operation)(*asked.args, **asked.kwargs)
 
@@ -506,6 +503,10 @@ async def play(name: str, kind: Kind, *, losses: int) -> Played:
             await others.close()
 
 
+OPERATIONS = (b"FCALL", b"EVALSHA")
+"""how a request names what is to be done; others are those with which a connection begins"""
+
+
 class LosingReplies:
     """A way to the server on which the replies to some requests get lost, and with each the connection."""
 
@@ -513,20 +514,20 @@ class LosingReplies:
         self.lost: list[bytes] = []
         self.port = 0
         self._server_port = server_port
-        self._sha = b""
+        self._newest_request = b""
         self._times = 0
         self._meanwhile: Callable[[], Awaitable[Any]]
 
-    def lose(self, sha: str, *, times: int, meanwhile: Callable[[], Awaitable[Any]]) -> None:
-        """The replies to the next requests with this script; `meanwhile` happens before the client hears of it."""
-        self._sha, self._times, self._meanwhile = sha.encode(), times, meanwhile
+    def lose(self, *, times: int, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+        """The replies to the next operations; `meanwhile` happens before the client hears of it."""
+        self._times, self._meanwhile = times, meanwhile
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
         requests = asyncio.create_task(self._pass_on(reader, to_server))
         try:
             while reply := await from_server.read(1 << 16):
-                if self._sha and self._sha in self._newest_request and self._times:
+                if self._times and any(word in self._newest_request for word in OPERATIONS):
                     self._times -= 1
                     self.lost.append(reply)
                     await self._meanwhile()
