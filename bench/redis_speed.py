@@ -20,7 +20,7 @@ from qo.store.values import Limit, Source, Submission
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from servers import Kind, Server  # the tests know how to start one
 
-SCRIPTS = ("cmdstat_evalsha", "cmdstat_eval")
+SCRIPTS = ("cmdstat_fcall",)
 
 
 async def info(store: RedisStore, section: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the tests of the way to Redis share: small scripts, a server that stands still, and waiting for a fact."""
+"""What the tests of the way to Redis share: small functions, a server that stands still, and waiting for a fact."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ import pytest
 from servers import Kind, Server, shared_server
 
 from qo.store.redis.client import Client
-from qo.store.redis.scripts import Script
+from qo.store.redis.functions import Function
 
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
 PATIENCE_SECONDS = 30
 
-ECHO = Script.of("echo", "#!lua\nreturn {KEYS[1], unpack(ARGV)}")
-ADD_ONCE = Script.of(
-    "add_once",
-    """#!lua
-if redis.call('SADD', KEYS[1] .. 'known', ARGV[1]) == 1 then
-    redis.call('RPUSH', KEYS[1] .. 'list', ARGV[1])
+ECHO = Function.alone("return {keys[1], unpack(argv)}")
+ADDING_ONCE = """
+if redis.call('SADD', keys[1] .. 'known', argv[1]) == 1 then
+    redis.call('RPUSH', keys[1] .. 'list', argv[1])
 end
-return redis.call('LLEN', KEYS[1] .. 'list')
-""",
-)
+return redis.call('LLEN', keys[1] .. 'list')
+"""
+ADD_ONCE = Function.alone(ADDING_ONCE)
 """safe to repeat, as every operation of the store is; the list keeps the order in which ids first came"""
 
 

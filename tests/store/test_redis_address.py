@@ -43,14 +43,14 @@ async def test_an_acl_user_logs_in_with_any_password() -> None:
             assert await client.command("ACL", "WHOAMI") == b"u%ser"
 
 
-async def test_a_user_who_may_not_do_what_scripts_do_is_told_so() -> None:
-    rule = "user reader on >word ~qo:* &* +@all -evalsha"
+async def test_a_user_who_may_not_call_functions_is_told_so() -> None:
+    rule = "user reader on >word ~qo:* &* +@all -fcall"
     with Server("valkey", config=[rule], login="reader:word") as server:
         async with connected(server.url) as client:
             with pytest.raises(StoreUnavailable, match=r"does not let the user of store\.url do what qo does \(NOPERM"):
                 await client.run(ADD_ONCE, ["not allowed"])
             with pytest.raises(ServerRefused, match="NOPERM"):
-                await client.command("EVALSHA", ADD_ONCE.sha, 0)
+                await client.command("FCALL", ADD_ONCE.name, 0)
 
 
 @pytest.mark.parametrize("login", ["", ":wrong@", "nobody:wrong@"])

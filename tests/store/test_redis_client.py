@@ -1,4 +1,4 @@
-"""Calls to a Redis server, on real ones: batches, scripts that it does not have, several event loops."""
+"""Calls to a Redis server, on real ones: batches, functions that it does not have, several event loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from qo.errors import StoreUnavailable
 from qo.store.redis import client as client_module
 from qo.store.redis.client import Client
 from qo.store.redis.connection import Connection, ServerRefused
-from qo.store.redis.scripts import Script
+from qo.store.redis.functions import Function
 
 
 @pytest.fixture
@@ -35,16 +35,16 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_script_is_given_the_prefix_and_its_arguments_and_answers_in_bytes(kind: Kind) -> None:
+async def test_a_function_is_given_the_prefix_and_its_arguments_and_answers_in_bytes(kind: Kind) -> None:
     async with on_shared(kind) as client:
         assert await client.run(ECHO, ["text", b"\x00\xff", 2**53]) == [
             client.prefix.encode(), b"text", b"\x00\xff", b"9007199254740992",
         ]  # fmt: skip
-        assert await client.run(Script.of("values", "#!lua\nreturn {1, 'a', {}, false}"), []) == [1, b"a", [], None]
+        assert await client.run(Function.alone("return {1, 'a', {}, false}"), []) == [1, b"a", [], None]
 
 
-async def test_an_error_of_a_script_is_its_own_callers_alone() -> None:
-    refusing = Script.of("refusing", "#!lua\nreturn redis.error_reply('STALE nothing was changed')")
+async def test_an_error_of_a_function_is_its_own_callers_alone() -> None:
+    refusing = Function.alone("return redis.error_reply('STALE nothing was changed')")
     async with on_shared("valkey") as client:
         before, refused, after = await asyncio.gather(
             client.run(ECHO, ["before"]), client.run(refusing, []), client.run(ECHO, ["after"]), return_exceptions=True
@@ -110,40 +110,40 @@ async def test_a_cancelled_caller_disturbs_nobody_and_what_was_not_sent_is_never
             assert [answer for answer in answers if isinstance(answer, int)] == list(range(3, 21))
 
 
-# --- scripts that the server does not have ----------------------------------------------------------------------
+# --- functions that the server does not have ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_flushed_script_is_brought_once_however_many_calls_are_in_flight(kind: Kind) -> None:
+async def test_a_flushed_library_is_brought_once_however_many_calls_are_in_flight(kind: Kind) -> None:
     with Server(kind) as server:
         async with connected(server.url) as client:
             await client.run(ADD_ONCE, ["load"])
             await client.command("CONFIG", "RESETSTAT")
             with frozen(server):
                 lone = asyncio.ensure_future(client.command("PING"))
-                flushing = asyncio.ensure_future(client.command("SCRIPT", "FLUSH"))
+                flushing = asyncio.ensure_future(client.command("FUNCTION", "FLUSH"))
                 calls = [asyncio.ensure_future(client.run(ADD_ONCE, [number])) for number in range(50)]
                 await asyncio.sleep(0)
             await asyncio.gather(lone, flushing, *calls)
 
             assert await added(client) == ["load", *map(str, range(50))]
             statistics = (await client.command("INFO", "commandstats")).decode()
-            assert "cmdstat_eval:calls=1," in statistics
+            assert "cmdstat_function|load:calls=1," in statistics
 
 
-async def test_scripts_flushed_while_calls_go_on_cost_no_call() -> None:
+async def test_functions_flushed_while_calls_go_on_cost_no_call() -> None:
     with Server("valkey") as server:
         async with connected(server.url) as client, connected(server.url) as operator:
             calling = asyncio.gather(*(client.run(ADD_ONCE, [number]) for number in range(2000)))
             while not calling.done():
-                await operator.command("SCRIPT", "FLUSH")
+                await operator.command("FUNCTION", "FLUSH")
             await calling
 
             assert sorted(await added(client), key=int) == [str(number) for number in range(2000)]
 
 
-async def test_a_script_that_does_not_compile_says_so() -> None:
-    broken = Script.of("broken", "#!lua\nreturn )")
+async def test_a_function_that_does_not_compile_says_so() -> None:
+    broken = Function.alone("return )")
     async with on_shared("valkey") as client:
         with pytest.raises(ServerRefused, match="compiling"):
             await client.run(broken, [])

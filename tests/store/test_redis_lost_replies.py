@@ -45,15 +45,14 @@ from servers import Kind, shared_server
 from side_by_side import Step, differences_between, step
 from test_sqlite_kill import KINDS as KINDS_OF_WRITING
 
-from qo.job import Progress, State, moment
-from qo.store.base import HANDED_OVER_LEASE_MS, Store
+from qo.job import Progress, State
+from qo.store.base import Store
 from qo.store.redis.store import RedisStore
 from qo.store.values import (
     Accepted,
     Advance,
     Average,
     Bounds,
-    Grant,
     Limit,
     Registration,
     Renewal,
@@ -310,6 +309,12 @@ async def of_what_there_is_not(store: Store) -> AsyncIterator[Step]:
     yield step("acquire", [ticket("first", "gpu", wait_ms=0), ticket("second", "gpu", wait_ms=0)], now=NOW)
 
 
+@case("acquire, given back meanwhile")
+async def of_what_is_given_back(store: Store) -> AsyncIterator[Step]:
+    yield step("acquire", [ticket("first", "gpu")], now=NOW)
+    await store.release([("first", None)], now=NOW)
+
+
 @case("release")
 async def of_all_that_one_has(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 1)
@@ -427,26 +432,9 @@ def told_again(played: Played, losses: int) -> None:
         events.append(replace(event, id=events[-1].id + 1))
 
 
-def granted_meanwhile(played: Played, losses: int) -> None:
-    """Whoever asks again hears what he has now."""
-    (token,) = played["state"]["slots"]["gpu"].values()
-    until = moment(NOW + HANDED_OVER_LEASE_MS)
-    played["answer"] = [Grant(holder="second", token=token, slots={"gpu": 0}, expires_at=until)]
-
-
-def refused_again(played: Played, losses: int) -> None:
-    """Not granted and not waiting, it left nothing by which it could be known: it was in line for a moment, each
-    time, which draws a place and counts as one rejection."""
-    rejected = ("rejected:gpu", NOW // MINUTE)
-    played["state"]["clock"]["next_sequence"] += losses
-    played["state"]["series"][rejected] = (1 + losses, 0)
-
-
 NOTICED: dict[str, Callable[[Played, int], None]] = {
     **{name: known_already for name in CASES if name.startswith("submit")},
     "advance": told_again,
-    "acquire, handed over meanwhile": granted_meanwhile,
-    "acquire, without waiting": refused_again,
 }
 
 

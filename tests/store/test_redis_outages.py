@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from redis_calls import (
     ADD_ONCE,
+    ADDING_ONCE,
     ECHO,
     KINDS,
     added,
@@ -28,7 +29,7 @@ from qo.errors import StoreUnavailable
 from qo.store.redis import client as client_module
 from qo.store.redis import connection as connection_module
 from qo.store.redis.availability import pause_seconds
-from qo.store.redis.scripts import Script
+from qo.store.redis.functions import Function
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,8 +160,8 @@ async def test_a_silent_server_is_left_and_asked_again(
             assert await added(client) == ["load", "asked twice"]
 
 
-async def test_a_slow_script_is_run_once() -> None:
-    slow = Script.of("slow", "#!lua\nfor _ = 1, 5e7 do end\nreturn redis.call('INCR', KEYS[1] .. 'runs')")
+async def test_a_slow_function_is_run_once() -> None:
+    slow = Function.alone("for _ = 1, 5e7 do end\nreturn redis.call('INCR', keys[1] .. 'runs')")
     with Server("valkey") as server:
         async with connected(server.url) as client:
             slowly, quickly = await asyncio.gather(client.run(slow, []), client.run(ECHO, ["behind it"]))
@@ -211,10 +212,12 @@ async def test_a_server_that_is_loading_its_data_is_waited_for(caplog: pytest.Lo
 
 
 async def test_a_server_out_of_memory_says_so_at_once_and_still_takes_what_may_go_over() -> None:
-    urgent = Script.of("urgent", "#!lua flags=allow-oom\n" + ADD_ONCE.text.partition("\n")[2])
+    urgent = Function.alone(ADDING_ONCE, "allow-oom")
     with Server("valkey") as server:
         async with connected(server.url) as client:
+            for function in (ADD_ONCE, urgent):
+                await client.run(function, ["before"])
             await client.command("CONFIG", "SET", "maxmemory", 1)
             with pytest.raises(StoreUnavailable, match="is out of memory, nothing was changed"):
                 await client.run(ADD_ONCE, ["too much"])
-            assert await client.run(urgent, ["urgent"]) == 1
+            assert await client.run(urgent, ["urgent"]) == 2

@@ -1,4 +1,3 @@
-#!lua
 -- acquire: take one slot in each group of a ticket, all or nothing, or wait in line for it.
 --
 -- Arguments  tickets

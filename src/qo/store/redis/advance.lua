@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- advance: record what handlers report while they run.
 --
--- Arguments  advances, each with the number of its checkpoint among ARGV, if it has one
+-- Arguments  advances, each with the number of its checkpoint in argv, if it has one
 -- Answers    for each, whether it is lost and whether a cancel is wanted
 -- Events     running; stage; progress
+-- flags allow-oom
 -- include lib/lease.lua
 
 local function advance(item, row)
@@ -28,7 +28,7 @@ local function advance(item, row)
   end
   rows.save(row)
   if item.checkpoint then
-    later('HSET', key('checkpoints'), row.number, ARGV[item.checkpoint])
+    later('HSET', key('checkpoints'), row.number, step.blob(item.checkpoint))
   end
   return { expires_at = lease.end_of(row.token), cancel_wanted = row.cancel_wanted }
 end

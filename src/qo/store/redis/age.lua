@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- age: jobs that have been in line for a period since they entered it or last aged move up one named level.
 --
 -- Arguments  period_ms
 -- Answers    the jobs that moved up; whether there are more to look at
 -- Events     aged
+-- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 

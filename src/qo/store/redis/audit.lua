@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- audit: who did what, newest first.
 --
 -- Arguments  subject, limit
 -- Answers    id, time, by whom, action, subject and detail of each
+-- flags no-writes
 -- include lib/step.lua
 
 local ids = {}

@@ -1,9 +1,9 @@
-#!lua flags=no-writes
 -- blockers: what stands between a job and its start.
 --
 -- Arguments  job_id
 -- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task;
 --            refused: no_job
+-- flags no-writes
 -- include lib/status.lua
 -- include lib/answer.lua
 -- include lib/workers.lua

@@ -1,4 +1,4 @@
-"""How operations reach their scripts, and what a refusal means."""
+"""How operations reach their functions, and what a refusal means."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from qo.errors import InvalidTransition, JobNotFound, ParentNotFound, QoError
 from qo.job import State
 from qo.policy.lifecycle import allowed_after
 from qo.store.redis.client import Client
+from qo.store.redis.functions import function
 from qo.store.redis.rows import Reply
-from qo.store.redis.scripts import script
 from qo.store.values import Bounds
 
 _encode = msgspec.msgpack.Encoder().encode
 FIRST_BLOB = 3
-"""the place of the first payload among the arguments of a script"""
+"""the place of the first payload among the arguments of a function"""
 
 
 class Calling:
@@ -38,7 +38,7 @@ class Calling:
         """`once`: to be answered from memory when it is sent again, because doing it twice would not be the same."""
         arguments = {**arguments, "examine": self.bounds.examine, "portion": self.bounds.portion, "now": now}
         operation = secrets.token_hex(12) if once else ""
-        return Reply(await self.client.run(script(name), [_encode(arguments), operation, *blobs]))
+        return Reply(await self.client.run(function(name), [_encode(arguments), operation, *blobs]))
 
     async def _command(self, command: str, key: str, *arguments: str | int) -> Any:
         """A plain command on one of this namespace's keys."""

@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- cancel: a job that waits at once, one that runs on request; of a parent all that is unfinished.
 --
 -- Arguments  job_id or parent, message, by
 -- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state
 -- Events     cancelled or cancel_wanted; queued or rescheduled for those that moved forward. Audit "cancel"
+-- flags allow-oom
 -- include lib/people.lua
 
 local refunded = {}
@@ -23,7 +23,7 @@ local function cancel(row)
   end
 end
 
-local wanted, refusal = people.wanted()
+local wanted, refusal = people.wanted(arguments)
 if refusal then
   return refusal
 end

@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- catch_up: deal with what has come due.
 --
 -- Arguments  lease_ms
 -- Answers    the jobs whose lease was over, then those that joined; whether there is more
 -- Events     lease_lost and the new state of each; queued
+-- flags allow-oom
 -- include lib/catch_up.lua
 -- include lib/wake.lua
 

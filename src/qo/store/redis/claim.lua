@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- claim: take the first jobs in line whose every group has a free slot.
 --
 -- Arguments  worker, tasks, places, lease_ms, claim_id
@@ -7,6 +6,7 @@
 --
 -- No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
 -- and of those found blocked for the first time.
+-- flags allow-oom
 -- include lib/catch_up.lua
 -- include lib/answer.lua
 -- include lib/wake.lua

@@ -24,7 +24,7 @@ from qo.store.redis.connection import (
     connect,
     pack,
 )
-from qo.store.redis.scripts import Script
+from qo.store.redis.functions import Function, Library
 
 PATIENCE_SECONDS = 10.0
 """how long a call is tried before it fails, unless it says otherwise"""
@@ -32,17 +32,19 @@ WATCH_SECONDS = 0.1
 BATCHES_IN_FLIGHT = 2
 """so that the server has something to do while the answers to the first are read"""
 BATCH_BYTES = 1 << 20
+NO_FUNCTION = "ERR Function not found"
 
 # --- the calls of one event loop --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    command: tuple[Argument, ...]
     packed: bytes
-    script: Script | None
+    function: Function | None
     answer: asyncio.Future[Any]
     deadline: float
+    brings: Library | None = None
+    """what the server is given with it, for the calls behind it"""
 
 
 class _Line:
@@ -60,7 +62,8 @@ class _Line:
         self._in_flight: deque[_Call] = deque()
         self._batches: deque[int] = deque()  # how many answers each batch in flight still owes
         self._again: list[_Call] = []  # answered, but not done: sent again when nothing is in flight any more
-        self._missing: set[str] = set()  # scripts that the server no longer has
+        self._missing: set[Library] = set()  # what the server does not have (any more)
+        self._not_taken: dict[Library, ServerRefused] = {}  # and what it did not want to have
         self._trouble: Exception | None = None
         self._attempts = 0  # since the server last did what it was asked
         self._restoring: asyncio.Task[None] | None = None
@@ -68,18 +71,19 @@ class _Line:
         self._end: AsyncGenerator[None] | None = None
 
     def call(
-        self, command: tuple[Argument, ...], script: Script | None, patience_seconds: float
+        self, command: tuple[Argument, ...], function: Function | None, patience_seconds: float
     ) -> asyncio.Future[Any]:
         answer = self._loop.create_future()
         deadline = self._loop.time() + patience_seconds
-        self._waiting.append(_Call(command, pack(command), script, answer, deadline))
+        self._waiting.append(_Call(pack(command), function, answer, deadline))
         self._send()
         if self._watching is None:
             self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
         return answer
 
     def unanswered(self) -> list[_Call]:
-        return [call for call in chain(self._in_flight, self._again, self._waiting) if not call.answer.done()]
+        calls = chain(self._in_flight, self._again, self._waiting)
+        return [call for call in calls if call.brings is None and not call.answer.done()]
 
     def close(self) -> None:
         if self._restoring is not None:
@@ -122,21 +126,25 @@ class _Line:
             call = self._waiting.popleft()
             if call.answer.done():
                 continue  # its caller has gone
-            parts.append(self._packed(call))
-            size += len(parts[-1])
-            self._in_flight.append(call)
+            for each in (*self._what_it_needs(call), call):
+                parts.append(each.packed)
+                size += len(each.packed)
+                self._in_flight.append(each)
         if parts:
             if not self._batches:
                 connection.heard_at = self._loop.time()
             self._batches.append(len(parts))
             connection.send(parts[0] if len(parts) == 1 else b"".join(parts))
 
-    def _packed(self, call: _Call) -> bytes:
-        if call.script is None or call.script.sha not in self._missing:
-            return call.packed
-        # The first one brings the text; those behind it, in the same batch too, find it there.
-        self._missing.discard(call.script.sha)
-        return pack(("EVAL", call.script.text, *call.command[2:]))
+    def _what_it_needs(self, call: _Call) -> tuple[_Call, ...]:
+        """The first call of a function that is missing brings its library; those behind it, in the same batch too,
+        find it there."""
+        if call.function is None or call.function.library not in self._missing:
+            return ()
+        library = call.function.library
+        self._missing.discard(library)
+        packed = pack(("FUNCTION", "LOAD", "REPLACE", library.text))
+        return (_Call(packed, None, self._loop.create_future(), call.deadline, brings=library),)
 
     # --- hearing ----------------------------------------------------------------------------------------------
 
@@ -159,14 +167,20 @@ class _Line:
             self._send()
 
     def _settle(self, call: _Call, reply: Any) -> None:
-        if call.answer.done():
+        if call.brings is not None:
+            call.answer.cancel()
+            if type(reply) is ServerRefused:
+                self._not_taken[call.brings] = reply
+        elif call.answer.done():
             return  # its caller has gone
-        if type(reply) is not ServerRefused:
+        elif type(reply) is not ServerRefused:
             call.answer.set_result(reply)
-        elif call.script is None:
+        elif call.function is None:
             call.answer.set_exception(reply)
-        elif reply.code == "NOSCRIPT":
-            self._missing.add(call.script.sha)
+        elif str(reply) == NO_FUNCTION and (refusal := self._not_taken.get(call.function.library)) is not None:
+            call.answer.set_exception(self._server.explain(refusal))
+        elif str(reply) == NO_FUNCTION:
+            self._missing.add(call.function.library)
             self._again.append(call)
         else:
             call.answer.set_exception(self._server.explain(reply))
@@ -187,7 +201,8 @@ class _Line:
     def _lose(self, error: Exception) -> None:
         self._connection = None
         self._trouble = error
-        self._waiting.extendleft(reversed([*self._again, *self._in_flight]))
+        lost = [call for call in (*self._again, *self._in_flight) if call.brings is None]
+        self._waiting.extendleft(reversed(lost))
         self._again.clear()
         self._in_flight.clear()
         self._batches.clear()
@@ -241,6 +256,7 @@ class _Line:
             self._connection = connection
             self._trouble = None
             self._missing.clear()
+            self._not_taken.clear()
 
     # --- giving up --------------------------------------------------------------------------------------------
 
@@ -288,7 +304,7 @@ class _Server:
         if refusal.code == "NOPERM":
             return StoreUnavailable(
                 f"Redis at {self.nodes.current} does not let the user of store.url do what qo does ({refusal}); "
-                "its ACL has to allow ~qo:* &qo:* and the commands that qo's scripts use."
+                "its ACL has to allow ~qo:* &qo:*, FCALL, FUNCTION LOAD and the commands that qo's functions use."
             )
         return refusal
 
@@ -332,14 +348,16 @@ class Client:
     def availability(self) -> Availability:
         return self._server.availability
 
-    async def run(self, script: Script, arguments: Sequence[Argument], *, patience_seconds: float | None = None) -> Any:
-        """The script's reply, with KEYS[1] the prefix: bytes, integers, lists and None.
+    async def run(
+        self, function: Function, arguments: Sequence[Argument], *, patience_seconds: float | None = None
+    ) -> Any:
+        """The function's reply, with keys[1] the prefix: bytes, integers, lists and None.
 
-        Raises StoreUnavailable when patience is over, and ServerRefused for an error that the script answers.
+        Raises StoreUnavailable when patience is over, and ServerRefused for an error that the function answers.
         """
-        command = ("EVALSHA", script.sha, 1, self.prefix, *arguments)
+        command = ("FCALL", function.name, 1, self.prefix, *arguments)
         patience_seconds = self.patience_seconds if patience_seconds is None else patience_seconds
-        return await self._line().call(command, script, patience_seconds)
+        return await self._line().call(command, function, patience_seconds)
 
     async def command(self, *arguments: Argument, patience_seconds: float | None = None) -> Any:
         """A plain command's reply, likewise."""

@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- confirm: a job that waits for a person joins the line again with one more batch of iterations.
 --
 -- Arguments  job_id, by
 -- Answers    the job as it is now; refused: no_job, wrong_state
 -- Events     queued. Audit "confirm"
+-- flags allow-oom
 -- include lib/people.lua
 
 local row = rows.find(arguments.job_id)

@@ -20,16 +20,16 @@ except ImportError:
     raise SettingsError("A store on Redis needs a driver: install qo[redis] (pip install 'qo-queue[redis]').") from None
 
 READ_SECONDS = 10.0
-"""How long the server may be silent while it owes answers. Far above what any script takes, because whoever runs out
-of it has the script sent again, and the first one may still be running."""
+"""How long the server may be silent while it owes answers. Far above what any function takes, because whoever runs out
+of it has the call sent again, and the first one may still be running."""
 CONNECT_SECONDS = 5.0
 
 NOT_NOW = frozenset(
     ["ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOREPLICAS", "READONLY", "TRYAGAIN"]
 )
 """Answers of a server that did nothing and may do it soon. ASK is among them on purpose: it says that the namespace
-is being moved to another node key by key, and a script that was run there would find half of it. KEYS[1] never
-exists, so the old node answers every script so until all keys have moved, and then MOVED."""
+is being moved to another node key by key, and a function that was run there would find half of it. keys[1] never
+exists, so the old node answers every call so until all keys have moved, and then MOVED."""
 
 Argument = bytes | str | int
 

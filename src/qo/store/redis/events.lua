@@ -1,10 +1,10 @@
-#!lua flags=no-writes
 -- events: what happened after a cursor, of these kinds and subjects.
 --
 -- Arguments  after, kinds, subjects, limit
 -- Answers    id, time, kind, subject and detail of each; the new cursor; reset
 --
 -- An entry of the stream holds the events of one step and is named by the last of them.
+-- flags no-writes
 -- include lib/step.lua
 
 local BATCH = 100

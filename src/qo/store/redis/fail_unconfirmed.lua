@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- fail_unconfirmed: jobs that nobody confirmed in time fail, longest waiting first.
 --
 -- Arguments  after_ms, error
 -- Answers    the jobs; whether there are more
 -- Events     failed
+-- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 

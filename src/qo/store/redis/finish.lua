@@ -1,11 +1,11 @@
-#!lua flags=allow-oom
 -- finish: end leases with their outcomes.
 --
--- Arguments  outcomes, each with the number of its result among ARGV, if it has one
+-- Arguments  outcomes, each with the number of its result in argv, if it has one
 -- Answers    for each, what the job became, or that the token is stale
 -- Events     the new state of each job
 --
 -- The precondition is the lease: a job that is not held under this token is not changed.
+-- flags allow-oom
 -- include lib/catch_up.lua
 -- include lib/averages.lua
 -- include lib/answer.lua
@@ -82,7 +82,7 @@ local function end_with(row, state, outcome)
     return
   end
   if outcome.result then
-    later('HSET', key('results'), row.number, ARGV[outcome.result])
+    later('HSET', key('results'), row.number, step.blob(outcome.result))
   end
   for _, average in ipairs(outcome.averages or NONE) do
     averages.move(average, (step.now - row.started_at) / 1000)

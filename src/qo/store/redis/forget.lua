@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- forget: remove what is past its retention, one portion of each kind.
 --
 -- Arguments  keep_ms, keep_jobs, keep_events
 -- Answers    the jobs; whether there is more
 -- Events     none
+-- flags allow-oom
 -- include lib/users.lua
 -- include lib/wake.lua
 

@@ -1,7 +1,7 @@
-#!lua flags=no-writes
 -- groups: all that have a limit, a pause, a closing time or holders, by name, without their slots.
 --
 -- Answers    their status
+-- flags no-writes
 -- include lib/status.lua
 
 local names, known = call('HKEYS', key('groups')), {}

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- job: one job with its position.
 --
 -- Arguments  job_id
 -- Answers    the job; refused: no_job
+-- flags no-writes
 -- include lib/answer.lua
 
 local row = rows.find(arguments.job_id)

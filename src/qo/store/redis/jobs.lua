@@ -1,10 +1,10 @@
-#!lua flags=no-writes
 -- jobs: those in line in their order, then the others by submission.
 --
 -- Arguments  status, user, task, parent, limit, newest_first, and where an earlier call got to: in_line, from
 -- Answers    the jobs found; in_line, from: where to go on, if this was not the end
 --
 -- A call looks at a part of them, so that none takes long. What fits into one call is one consistent state.
+-- flags no-writes
 -- include lib/answer.lua
 
 local LOOK_AT_MOST = 2000

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- leases: live leases on jobs, by token.
 --
 -- Arguments  worker
 -- Answers    the leases, without payloads
+-- flags no-writes
 -- include lib/lease.lua
 -- include lib/answer.lua
 

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- line: jobs in line in their order, with only what they compete for; a part of them.
 --
 -- Arguments  from, limit
 -- Answers    id, task, tier and groups of each
+-- flags no-writes
 -- include lib/rows.lua
 
 local numbers = call('ZRANGE', key('line'), arguments.from, arguments.from + arguments.limit - 1)

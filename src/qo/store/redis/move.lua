@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- move: put a job in line directly before or after another one.
 --
 -- Arguments  job_id, before or after, by
@@ -6,6 +5,7 @@
 -- Events     moved. Audit "move"
 --
 -- Where no place is left between the neighbours, the nearest ones are spread out in the same step.
+-- flags allow-oom
 -- include lib/people.lua
 -- include lib/places.lua
 

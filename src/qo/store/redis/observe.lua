@@ -1,4 +1,3 @@
-#!lua
 -- observe: move averages by one value each.
 --
 -- Arguments  observations, each an average and a value

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- parent: a parent and its jobs, its phases by number, then the others by submission.
 --
 -- Arguments  parent
 -- Answers    priority and jobs; refused: no_parent
+-- flags no-writes
 -- include lib/answer.lua
 
 local priority = call('HGET', key('parents'), arguments.parent)

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- payload: a job's payload and checkpoint.
 --
 -- Arguments  job_id
 -- Answers    where they are in the reply; refused: no_job
+-- flags no-writes
 -- include lib/answer.lua
 
 local number = call('HGET', key('ids'), arguments.job_id)

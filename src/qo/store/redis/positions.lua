@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- positions: 1-based ranks of those of the given jobs that are in line.
 --
 -- Arguments  ids
 -- Answers    for each, its rank, or 0
+-- flags no-writes
 -- include lib/rows.lua
 
 local ranks = {}

@@ -1,4 +1,3 @@
-#!lua
 -- put_record: write small service data if it still has the expected version.
 --
 -- Arguments  name, version, value as text; without a value it is removed

@@ -1,4 +1,3 @@
-#!lua
 -- record_estimate_errors: remember how wrong estimates were, the newest of each task.
 --
 -- Arguments  task, ratios as text that reads back to the same number, keep

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- records: service data whose name begins so, by name.
 --
 -- Arguments  prefix
 -- Answers    name, version and value of each
+-- flags no-writes
 -- include lib/step.lua
 
 local wanted, found = arguments.prefix, {}

@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- register: a worker has started, or is gone.
 --
 -- Arguments  name, tasks (none: gone), places, lifetime_ms, host, pid
 -- Answers    limits that a stronger source keeps out
 -- Events     limit, where changed
+-- flags allow-oom
 -- include lib/limits.lua
 -- include lib/wake.lua
 

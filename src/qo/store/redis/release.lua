@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- release: give back what callers hold, or their place in line.
 --
 -- Arguments  holders, each with its token, if it names one
 -- Answers    for each, whether it was theirs
 -- Events     granted, for what is handed over to those who waited
+-- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 

@@ -1,8 +1,8 @@
-#!lua flags=allow-oom
 -- remove_limit: the group is unlimited until somebody sets a limit again.
 --
 -- Arguments  group, by
 -- Events     limit. Audit "limit". Both only where there was one
+-- flags allow-oom
 -- include lib/limits.lua
 -- include lib/wake.lua
 

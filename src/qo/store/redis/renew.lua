@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- renew: keep leases, tickets and a worker's registration alive.
 --
 -- Arguments  renewals, worker, tickets
@@ -6,6 +5,7 @@
 -- Events     none
 --
 -- A lost lease is reported and never added back: that would make two owners.
+-- flags allow-oom
 -- include lib/catch_up.lua
 
 local tokens, longest = {}, 0

@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- retry: a failed job joins the line again, as if it had never been tried.
 --
 -- Arguments  job_id, by
 -- Answers    the job as it is now; refused: no_job, wrong_state, unique_taken
 -- Events     queued. Audit "retry"
+-- flags allow-oom
 -- include lib/people.lua
 
 local row = rows.find(arguments.job_id)

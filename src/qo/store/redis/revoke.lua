@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- revoke: end the lease of who holds a slot, by hand.
 --
 -- Arguments  group, slot_id, force, by
 -- Answers    the holder; refused: no_slot, alive
 -- Events     lease_lost and the job's new state. Audit "release"
+-- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 

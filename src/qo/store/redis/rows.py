@@ -1,4 +1,4 @@
-"""A job's row as the scripts store it, and the job it stands for."""
+"""A job's row as the functions store it, and the job it stands for."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ TOKEN_DIGITS = 16
 
 
 def stored_token(token: str) -> str:
-    """As the scripts have it; empty for one that no store ever gave."""
+    """As the functions have it; empty for one that no store ever gave."""
     return token.zfill(TOKEN_DIGITS) if token.isascii() and token.isdigit() and len(token) <= TOKEN_DIGITS else ""
 
 
@@ -75,7 +75,7 @@ def plain_token(token: str) -> str:
 
 
 class Reply:
-    """A script's answer, and the rows and payloads that it refers to by number."""
+    """A function's answer, and the rows and payloads that it refers to by number."""
 
     def __init__(self, reply: list[Any]) -> None:
         self._blobs = reply

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- series: figures by name and minute.
 --
 -- Arguments  prefix, since_minute
 -- Answers    name, minute, count and total_ms of each, in no order
+-- flags no-writes
 -- include lib/step.lua
 
 local wanted, points = arguments.prefix, {}

@@ -1,8 +1,8 @@
-#!lua flags=allow-oom
 -- set_paused: stop or resume starting in a group, beside its limit.
 --
 -- Arguments  group, paused, by
 -- Events     paused or resumed, where changed. Audit "pause" or "resume"
+-- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 

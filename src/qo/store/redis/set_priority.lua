@@ -1,12 +1,12 @@
-#!lua flags=allow-oom
 -- set_priority: of a job that waits, or of a parent and all its unfinished jobs. Places are kept.
 --
 -- Arguments  priority, job_id or parent, by
 -- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state
 -- Events     priority, each job. Audit "priority", each job
+-- flags allow-oom
 -- include lib/people.lua
 
-local wanted, refusal = people.wanted()
+local wanted, refusal = people.wanted(arguments)
 if refusal then
   return refusal
 end

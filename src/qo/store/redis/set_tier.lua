@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- set_tier: what a user's tier grants, applied at once to all their jobs that wait.
 --
 -- Arguments  user, standing, by
 -- Answers    limits that a stronger source keeps out
 -- Events     tier; limit; those of jobs that move forward. Audit "tier"
+-- flags allow-oom
 -- include lib/users.lua
 -- include lib/wake.lua
 

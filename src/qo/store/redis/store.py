@@ -283,7 +283,7 @@ class RedisStore(Reading):
     async def acquire(self, tickets: Sequence[Ticket], *, now: int | None = None) -> list[Grant]:
         for ticket in tickets:
             check.check_ticket(ticket)
-        reply = await self._run("acquire", {"tickets": list(tickets)}, now=now)
+        reply = await self._run("acquire", {"tickets": list(tickets)}, now=now, once=True)
         return [wire.grant(ticket, answer) for ticket, answer in zip(tickets, reply.answer["answers"], strict=True)]
 
     async def release(self, holders: Sequence[tuple[str, str | None]], *, now: int | None = None) -> list[bool]:

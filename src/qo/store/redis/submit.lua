@@ -1,7 +1,6 @@
-#!lua
 -- submit: admit each job or refuse it, one after the other.
 --
--- Arguments  submissions, each with the number of its payload among ARGV
+-- Arguments  submissions, each with the number of its payload in argv
 -- Answers    for each, the job or the reason
 -- Events     the state of each job accepted. Audit "submit" where the submitter is named
 --
@@ -144,7 +143,7 @@ local function accept(submission, row, standing, is_new, ignored)
     quota.defer(row, later_day, quota.midnight(later_day) + submission.quota_jitter_ms)
   end
   note_whom_it_belongs_to(row)
-  later('HSET', key('payloads'), row.number, ARGV[submission.payload])
+  later('HSET', key('payloads'), row.number, step.blob(submission.payload))
   if waits then
     step.event('waiting', row.id)
   elseif not is_due_now(row) then

@@ -1,4 +1,3 @@
-#!lua flags=allow-oom
 -- take_reminders: reminders now due for confirming jobs, each handed out once ever.
 --
 -- Arguments  ages_ms, in ascending order
@@ -6,6 +5,7 @@
 -- Events     none
 --
 -- Jobs are indexed by how many reminders were handed out for them, so those that have had theirs are not looked at.
+-- flags allow-oom
 -- include lib/rows.lua
 
 local reminders = {}

@@ -1,8 +1,8 @@
-#!lua flags=no-writes
 -- usage: what a user was charged for the day of now.
 --
 -- Arguments  user
 -- Answers    tier, daily_quota, used_today, deferred
+-- flags no-writes
 -- include lib/users.lua
 
 local standing = users.standing(arguments.user) or NONE

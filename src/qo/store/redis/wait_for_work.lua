@@ -1,9 +1,9 @@
-#!lua flags=allow-oom
 -- wait_for_work: whether a claim for these tasks might find something now; if not, the worker is put down as idle.
 --
 -- Arguments  worker, tasks, timeout_ms
 -- Answers    claimable; else in how many milliseconds something comes due, if anything does
 -- Events     none
+-- flags allow-oom
 -- include lib/wake.lua
 
 local function soonest(name)

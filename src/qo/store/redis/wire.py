@@ -1,6 +1,6 @@
-"""In and out of scripts: what a script is told of a value, and the value that its answer stands for.
+"""In and out of functions: what one is told of a value, and the value that its answer stands for.
 
-A script reads a missing field as None. Payloads, checkpoints and results go beside the arguments, which name them by
+A function reads a missing field as None. Payloads, checkpoints and results go beside the arguments, which name them by
 their number, so that nobody has to look into them.
 """
 

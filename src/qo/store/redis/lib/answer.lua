@@ -1,7 +1,12 @@
 -- Jobs in an answer: their rows as stored, with what a reader needs beside them.
 -- include lib/rows.lua
+-- exports answer
 
-local answer = { blobs = {}, tasks = {} }
+local answer = {}
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  answer.blobs, answer.tasks = {}, {}
+end
 
 local function add_blob(text)
   answer.blobs[#answer.blobs + 1] = text or false

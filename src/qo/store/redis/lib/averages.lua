@@ -1,8 +1,13 @@
 -- Exponential moving averages of values and of their squares.
 -- include lib/step.lua
+-- exports averages
 
 local averages = {}
-local known_averages = {}
+local known_averages
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  known_averages = {}
+end
 
 function averages.move(average, value)
   local name, weight = average.name, average.weight

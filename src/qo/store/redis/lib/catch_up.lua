@@ -1,5 +1,6 @@
 -- What has come due: the time is noted, closed groups open, tickets and leases past their end go, due jobs join.
 -- include lib/hand_over.lua
+-- exports catch_up
 
 local catch_up = {}
 

@@ -3,10 +3,16 @@
 -- After every step, a group is in open(task) if and only if it has room and something of that task is parked in
 -- it, under the key of the first. `settle` makes it so for the groups whose room or parked jobs this step changed.
 -- include lib/rows.lua
+-- exports groups, CALLERS, TIER, TASK, SUBMIT
 
 local groups = {}
-local read = {} -- by name, as this step sees them
-local order = {} -- their names, in the order in which they were read
+local read -- by name, as this step sees them
+local order -- their names, in the order in which they were read
+local made_claimable -- by task: how many candidates this step has added
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  read, order, made_claimable = {}, {}, {}
+end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 local TIER, TASK, SUBMIT = 3, 4, 5
 
@@ -173,7 +179,20 @@ end
 
 -- --- parked jobs and the open index ---------------------------------------------------------------------------
 
-local made_claimable = {} -- by task: how many candidates this step has added
+function groups.made_claimable()
+  return made_claimable
+end
+
+function groups.opened()
+  -- Those that have room again.
+  local opened = {}
+  for _, name in ipairs(order) do
+    if read[name].opened then
+      opened[#opened + 1] = read[name]
+    end
+  end
+  return opened
+end
 
 function groups.add_claimable(task, count)
   made_claimable[task] = (made_claimable[task] or 0) + count

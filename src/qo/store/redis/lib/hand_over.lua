@@ -2,6 +2,7 @@
 -- of every step that writes; costs one look where nobody waits. The contract is at `Store.acquire`.
 -- include lib/tickets.lua
 -- include lib/workers.lua
+-- exports hand_over
 
 local HANDED_OVER_LEASE_MS = 10000
 local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker

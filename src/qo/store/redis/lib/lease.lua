@@ -1,10 +1,16 @@
 -- Taking and ending the right to run: a lease with one slot in every group that records its holders.
 -- What a lease took is written on it and given back from there.
 -- include lib/line.lua
+-- exports lease
 
 local lease = {}
-local leases, changed_leases = {}, {}
-local claims = {} -- by claim id: the tokens of its live leases
+local leases, changed_leases
+local claims -- by claim id: the tokens of its live leases
+local quoted -- the worker's name; a claim is by one
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  leases, changed_leases, claims, quoted = {}, {}, {}, nil
+end
 local HIGHEST_WAIT_BUCKET_SECONDS = 65536
 
 function lease.load(tokens)
@@ -134,8 +140,6 @@ function lease.adopt(name)
 end
 
 -- --- claiming -------------------------------------------------------------------------------------------------
-
-local quoted -- the worker's name; a claim is by one
 
 function lease.claim_job(row, names, worker, claim, lease_ms)
   local token = step.draw_token()

@@ -1,5 +1,6 @@
 -- The one limit a group has, and where it comes from.
 -- include lib/hand_over.lua
+-- exports limits
 
 local limits = {}
 local OPERATOR = 1

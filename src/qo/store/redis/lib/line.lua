@@ -1,6 +1,7 @@
 -- Entering, joining and leaving the line. The rules are those of `store/base.py`, the order key is that of
 -- `policy/ordering.py`. These functions change the row and every index; the row is written at the step's end.
 -- include lib/groups.lua
+-- exports line, CELL, GATES, HELD, ENDED
 
 local line = {}
 local PLACES = 70368744177664 -- 2^46: place values of a priority
@@ -33,7 +34,11 @@ end
 
 -- --- how many stand before ------------------------------------------------------------------------------------
 
-local up_to = {} -- by priority: how many in line have it or a better one, counted once and then kept right
+local up_to -- by priority: how many in line have it or a better one, counted once and then kept right
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  up_to = {}
+end
 
 local function count(order_key, change)
   local priority = line.priority_of(order_key)

@@ -2,6 +2,7 @@
 -- include lib/users.lua
 -- include lib/answer.lua
 -- include lib/wake.lua
+-- exports people
 
 local people = {}
 
@@ -29,7 +30,7 @@ function people.unfinished(parent)
   return found
 end
 
-function people.wanted()
+function people.wanted(arguments)
   -- The job or the jobs of the parent that the arguments name; else the refusal.
   if arguments.parent then
     local found = people.unfinished(arguments.parent)

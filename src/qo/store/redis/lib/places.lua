@@ -2,6 +2,7 @@
 --
 -- The values left for moves are numbered without gaps: step 0 is place 1, step 63 is place 64, step 64 is place 129.
 -- include lib/line.lua
+-- exports places
 
 local places = {}
 local STEPS_PER_CELL = 64

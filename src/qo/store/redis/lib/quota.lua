@@ -1,6 +1,7 @@
 -- A user's daily quota: charging, deferring to a later day, moving forward when there is room.
 -- A deferred job's time lies within the day it is charged to, so its day is found by its time.
 -- include lib/limits.lua
+-- exports quota
 
 local quota = {}
 
@@ -13,7 +14,11 @@ local function midnight(day)
 end
 quota.midnight = midnight
 
-local used = {} -- by user: what was charged, by day
+local used -- by user: what was charged, by day
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  used = {}
+end
 
 local function days_of(user)
   if not used[user] then

@@ -2,9 +2,14 @@
 --
 -- What a job has not is not in its table: `nil` is None, 0 or false, as `store/redis/rows.py` has it.
 -- include lib/step.lua
+-- exports rows, tasks, NONE
 
 local rows = {}
-local loaded, changed, packed = {}, {}, {}
+local loaded, changed, packed, known_tasks
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  loaded, changed, packed, known_tasks = {}, {}, {}, {}
+end
 
 function rows.load(numbers)
   -- Those not known yet, by one look for all.
@@ -94,7 +99,6 @@ at_the_end[#at_the_end + 1] = rows.write
 local DEFAULT_MAX_ATTEMPTS = 3
 local NONE = {}
 local tasks = {}
-local known_tasks = {}
 
 function tasks.get(name)
   local task = known_tasks[name]

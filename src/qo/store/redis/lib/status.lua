@@ -1,5 +1,6 @@
 -- Groups as readers see them.
 -- include lib/lease.lua
+-- exports status
 
 local status = {}
 

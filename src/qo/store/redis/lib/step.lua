@@ -1,38 +1,29 @@
 -- One atomic step: what it was asked, when it happens, and what it has to write at its end.
 --
--- KEYS[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
--- ARGV[1]  the operation's arguments, packed; `now` only in tests, `examine` and `portion` are the bounds
--- ARGV[2]  the operation's id, if its answer has to be kept for a repetition, else empty
--- ARGV[3…] payloads, checkpoints and results, which no script looks into; arguments name them by number
+-- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
+-- argv[1]  the operation's arguments, packed; `now` only in tests, `examine` and `portion` are the bounds
+-- argv[2]  the operation's id, if its answer has to be kept for a repetition, else empty
+-- argv[3…] payloads, checkpoints and results, which no operation looks into; arguments name them by number
 --
 -- Reply    a list: the answer, packed, then rows and payloads it refers to
 --
--- Scripts cannot be undone, so an operation refuses before its first write.
+-- Nothing can be undone, so an operation refuses before its first write. What a part remembers of one step it makes
+-- anew in `at_the_beginning` of the next.
+-- exports begin, call, step, key, digits, below, comes_before, written, later, write_pending
+-- exports at_the_beginning, at_the_end, MINUTE_MS, DAY_MS, ARGUMENTS_AT_MOST
 
-local prefix = KEYS[1]
-local call = redis.call
-local arguments = cmsgpack.unpack(ARGV[1])
-
-if ARGV[2] ~= '' then
-  -- Its reply was lost on the way: it has happened, and is answered as it was then.
-  local known = call('GET', prefix .. 'reply:' .. ARGV[2])
-  if known then
-    return cmsgpack.unpack(known)
-  end
-end
-
-local KEEP_REPLY_MS = 600000
+local KEEP_REPLY_MS = 60000 -- several times as long as anybody sends a call again
 local MINUTE_MS, DAY_MS = 60000, 86400000
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
-local step = { bounds = { examine = arguments.examine, portion = arguments.portion } }
+local step = {}
+local at_the_beginning, at_the_end = {}, {} -- what parts do then, in the order in which they were included
+local prefix, argv, redis_call
 
-if arguments.now then
-  step.now = arguments.now
-else
-  local time = call('TIME')
-  step.now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function call(...)
+  -- The server's own is only there while a function runs.
+  return redis_call(...)
 end
 
 local function digits(number)
@@ -68,7 +59,7 @@ end
 
 -- --- writing in batches ---------------------------------------------------------------------------------------
 
-local pending = {} -- by key: one command and its arguments so far
+local pending -- by key: one command and its arguments so far
 
 local function written(name)
   -- The key, safe to be read: what waits to be written there is written first.
@@ -162,7 +153,7 @@ end
 
 -- --- what is told ---------------------------------------------------------------------------------------------
 
-local events, kinds, figures = {}, {}, {}
+local events, kinds, figures
 local EMPTY = '{}'
 
 function step.event(kind, subject, detail)
@@ -243,8 +234,6 @@ end
 
 -- --- answering ------------------------------------------------------------------------------------------------
 
-local at_the_end = {} -- what other parts write before the step does, in the order in which they were included
-
 
 function step.answer(answer, blobs)
   for _, write in ipairs(at_the_end) do
@@ -258,12 +247,42 @@ function step.answer(answer, blobs)
   for i = 1, #(blobs or {}) do
     reply[i + 1] = blobs[i]
   end
-  if ARGV[2] ~= '' then
-    call('SET', prefix .. 'reply:' .. ARGV[2], cmsgpack.pack(reply), 'PX', KEEP_REPLY_MS)
+  if argv[2] ~= '' then
+    call('SET', prefix .. 'reply:' .. argv[2], cmsgpack.pack(reply), 'PX', KEEP_REPLY_MS)
   end
   return reply
 end
 
 function step.refuse(reason, detail)
   return { cmsgpack.pack({ refused = reason, detail = detail }) }
+end
+
+function step.blob(number)
+  return argv[number]
+end
+
+-- --- beginning --------------------------------------------------------------------------------------------------
+
+local function now_ms()
+  local time = call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function begin(keys, arguments, operation)
+  prefix, argv, redis_call = keys[1], arguments, redis.call
+  if argv[2] ~= '' then
+    -- Its reply was lost on the way: it has happened, and is answered as it was then.
+    local known = call('GET', prefix .. 'reply:' .. argv[2])
+    if known then
+      return cmsgpack.unpack(known)
+    end
+  end
+  pending, counters, changed_counters, events, kinds, figures = {}, nil, nil, {}, {}, {}
+  for _, forget in ipairs(at_the_beginning) do
+    forget()
+  end
+  local asked = cmsgpack.unpack(argv[1])
+  step.now = asked.now or now_ms()
+  step.bounds = { examine = asked.examine, portion = asked.portion }
+  return operation(asked)
 end

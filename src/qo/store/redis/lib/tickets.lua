@@ -1,8 +1,13 @@
 -- Callers who wait for slots without a job.
 -- include lib/walk.lua
+-- exports tickets
 
 local tickets = {}
-local known_tickets = {}
+local known_tickets
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  known_tickets = {}
+end
 
 function tickets.get(holder)
   if known_tickets[holder] == nil then

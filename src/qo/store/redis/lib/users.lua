@@ -1,8 +1,13 @@
 -- Users: what their tier grants, applied at once to all their jobs that wait.
 -- include lib/quota.lua
+-- exports users, WAITS
 
 local users = {}
-local known_users = {}
+local known_users
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  known_users = {}
+end
 local WAITS = { scheduled = true, waiting = true, queued = true, confirming = true }
 
 function users.get(name)

@@ -1,6 +1,7 @@
 -- Waking idle workers: as many as jobs became claimable in this step, each on its own channel, never all.
 -- A worker that finds nothing to claim puts itself down as idle for its tasks until it looks again (wait_for_work).
 -- include lib/groups.lua
+-- exports wake
 
 local wake = {}
 
@@ -34,28 +35,25 @@ end
 
 local function count_behind_gates()
   -- A gate that has room again makes claimable what waited behind it.
-  for _, name in ipairs(order) do
-    local group = read[name]
-    if group.opened then
-      local free = group.limit and group.limit - group.active or math.huge
-      if name == 'global' then
-        for _, task in ipairs(call('SMEMBERS', key('idle_tasks'))) do
-          if call('EXISTS', key('idle:', task)) == 1 then
-            groups.add_claimable(task, math.min(free, candidates_of(task)))
-          else
-            call('SREM', key('idle_tasks'), task)
-          end
+  for _, group in ipairs(groups.opened()) do
+    local free = group.limit and group.limit - group.active or math.huge
+    if group.name == 'global' then
+      for _, task in ipairs(call('SMEMBERS', key('idle_tasks'))) do
+        if call('EXISTS', key('idle:', task)) == 1 then
+          groups.add_claimable(task, math.min(free, candidates_of(task)))
+        else
+          call('SREM', key('idle_tasks'), task)
         end
-      elseif call('EXISTS', key('idle:', name)) == 1 then
-        groups.add_claimable(name, math.min(free, candidates_of(name)))
       end
+    elseif call('EXISTS', key('idle:', group.name)) == 1 then
+      groups.add_claimable(group.name, math.min(free, candidates_of(group.name)))
     end
   end
 end
 
 local function wake_workers()
   count_behind_gates()
-  for task, count in pairs(made_claimable) do
+  for task, count in pairs(groups.made_claimable()) do
     if count > 0 and task ~= CALLERS and call('EXISTS', key('idle:', task)) == 1 and groups.gates_open(task) then
       wake_for(task, count)
     end

@@ -3,6 +3,7 @@
 -- The smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). During a walk the
 -- open index is only read; a group's own parked jobs are read from its first one on, as far as they are wanted.
 -- include lib/lease.lua
+-- exports walk
 
 local walk = {}
 local LARGEST_BATCH = 64

@@ -1,5 +1,6 @@
 -- Workers that live, by name.
 -- include lib/step.lua
+-- exports workers
 
 local workers = {}
 
