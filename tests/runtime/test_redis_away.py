@@ -45,11 +45,9 @@ async def is_started_anew(server: Server, seconds: float) -> None:
     await asyncio.to_thread(server.start)
 
 
-# A server that was started anew is found after a pause of up to two seconds, and half a lease is what its holders are
-# given from the first look at it: so shorter leases than this are not safe there.
 @pytest.mark.parametrize(
     ("is_away", "lease_seconds", "told"),
-    [(stands_still, 2.0, []), (is_started_anew, 6.0, ["cannot be used", "is back"])],
+    [(stands_still, 2.0, []), (is_started_anew, 3.0, ["cannot be used", "is back"])],
 )
 async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_than_a_lease(
     tmp_path: Path, is_away: Callable[[Server, float], Awaitable[None]], lease_seconds: float, told: list[str]

@@ -13,6 +13,7 @@ import time
 from qo.errors import QoError
 from qo.event import CANCEL_WANTED, LEASE_LOST
 from qo.runtime.execution import Execution, Interruption
+from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
 
@@ -23,21 +24,6 @@ LOOK_AGAIN_SECONDS = 0.2
 """a busy feed is looked at this often, which keeps the promise of a second at little cost"""
 TRY_AGAIN_SECONDS = 1.0
 WAIT_SECONDS = 30.0
-
-
-class Trouble:
-    """Something that fails for now and is tried again: told when it begins, and then not until it has worked."""
-
-    def __init__(self, words: str) -> None:
-        self._words = words
-        self._told = False
-
-    def tell(self, error: QoError) -> None:
-        log.log(logging.DEBUG if self._told else logging.WARNING, "%s, trying again: %s", self._words, error)
-        self._told = True
-
-    def over(self) -> None:
-        self._told = False
 
 
 class Heartbeat:

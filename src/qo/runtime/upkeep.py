@@ -14,6 +14,7 @@ from qo.errors import QoError
 from qo.job import JobError
 from qo.runtime.notifier import Notice, Notifier
 from qo.runtime.queue import Queue
+from qo.runtime.trouble import Trouble
 from qo.store.values import Portion, Reminder
 
 log = logging.getLogger("qo.upkeep")
@@ -40,13 +41,15 @@ class Upkeep:
         )
 
     async def _repeat(self, step: Callable[[], Awaitable[None]], every_seconds: float) -> None:
+        trouble = Trouble("upkeep could not be done")
         while True:
             # Drawn anew each time, so that workers which started together do not come together.
             await asyncio.sleep(every_seconds * random.uniform(0.5, 1.5))
             try:
                 await step()
+                trouble.over()
             except QoError as error:
-                log.warning("upkeep could not be done, trying again: %s", error)
+                trouble.tell(error)
             except Exception:
                 # Whatever it was, the next portion may go through.
                 log.exception("upkeep failed, trying again")

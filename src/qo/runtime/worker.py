@@ -18,12 +18,13 @@ from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.execution import Execution, Interruption, storable
 from qo.runtime.gathering import Gathering
-from qo.runtime.heartbeat import Heartbeat, Trouble
+from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.ids import new_id
 from qo.runtime.notifier import Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
+from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
 from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, TaskOptions
 

@@ -14,7 +14,8 @@ from qo.store.redis.address import Address
 log = logging.getLogger("qo.store")
 
 FIRST_PAUSE_SECONDS = 0.05
-LONGEST_PAUSE_SECONDS = 2.0
+LONGEST_PAUSE_SECONDS = 0.5
+"""short beside the half lease that holders are given to renew when the server is back"""
 
 
 class Availability:

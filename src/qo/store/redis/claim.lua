@@ -72,6 +72,7 @@ while #taken < arguments.places do
   examined = examined + 1
   local row = rows.get(number)
   local wanted = tasks.groups_of(row)
+  groups.load(wanted)
   local blocked_by = groups.first_without_room(wanted, GATES + 1)
   if blocked_by then
     line.park(row, blocked_by)

@@ -80,6 +80,9 @@ local function open_closed_groups()
 end
 
 local function drop_tickets()
+  if not tickets.are_there() then
+    return true
+  end
   local found, all = due(key('ticket_expiry'))
   for _, member in ipairs(found) do
     tickets.drop(tickets.get(tickets.holder_of(member)))

@@ -23,20 +23,35 @@ function groups.kind(name)
   return kind and KINDS[kind] and kind or name
 end
 
-function groups.get(name)
-  local group = read[name]
-  if not group then
-    local text = call('HGET', key('groups'), name)
-    group = text and cmsgpack.unpack(text) or {}
-    group.name, group.stored = name, text and true or false
-    group.last_job = group.last_job or 0
-    group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
-    group.spoken_for = 0
-    group.had_room = groups.has_room(group)
-    read[name] = group
-    order[#order + 1] = name
-  end
+local function remember(name, text)
+  local group = text and cmsgpack.unpack(text) or {}
+  group.name, group.stored = name, text and true or false
+  group.last_job = group.last_job or 0
+  group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
+  group.spoken_for = 0
+  group.had_room = groups.has_room(group)
+  read[name] = group
+  order[#order + 1] = name
   return group
+end
+
+function groups.get(name)
+  return read[name] or remember(name, call('HGET', key('groups'), name))
+end
+
+function groups.load(names)
+  -- Those not read yet, by one look for all.
+  local missing = {}
+  for _, name in ipairs(names) do
+    if not read[name] then
+      missing[#missing + 1] = name
+    end
+  end
+  if #missing > 0 then
+    for i, text in ipairs(call('HMGET', key('groups'), unpack(missing))) do
+      remember(missing[i], text)
+    end
+  end
 end
 
 function groups.has_room(group)

@@ -76,7 +76,8 @@ end
 
 local function hand_over(asking)
   groups.settle()
-  if call('EXISTS', written(key('ready:', CALLERS)), written(key('open:', CALLERS))) == 0 then
+  if not tickets.are_there()
+    or call('EXISTS', written(key('ready:', CALLERS)), written(key('open:', CALLERS))) == 0 then
     return
   end
   local free = free_places()

@@ -205,16 +205,15 @@ end
 
 local function write_figures()
   local minute = math.floor(step.now / MINUTE_MS)
-  local name, any = key('figures:', minute), false
+  local name = key('figures:', minute)
   for figure, sums in pairs(figures) do
-    any = true
-    call('HINCRBY', name, 'n:' .. figure, sums[1])
+    if call('HINCRBY', name, 'n:' .. figure, sums[1]) == sums[1] then
+      -- The first of its kind in this minute, and perhaps the first of all.
+      call('ZADD', key('minutes'), minute, minute)
+    end
     if sums[2] ~= 0 then
       call('HINCRBY', name, 't:' .. figure, sums[2])
     end
-  end
-  if any then
-    call('ZADD', key('minutes'), minute, minute)
   end
 end
 

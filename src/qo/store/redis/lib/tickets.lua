@@ -3,10 +3,18 @@
 -- exports tickets
 
 local tickets = {}
-local known_tickets
+local known_tickets, are_there
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  known_tickets = {}
+  known_tickets, are_there = {}, nil
+end
+
+function tickets.are_there()
+  -- Whether anybody waits for slots, which spares most steps every other look at callers.
+  if are_there == nil then
+    are_there = call('EXISTS', key('tickets')) == 1
+  end
+  return are_there
 end
 
 function tickets.get(holder)
@@ -26,6 +34,7 @@ function tickets.holder_of(member)
 end
 
 function tickets.save(ticket)
+  are_there = true
   known_tickets[ticket.holder] = ticket
   call('HSET', key('tickets'), ticket.holder, cmsgpack.pack(ticket))
   call('ZADD', key('ticket_expiry'), ticket.expires_at, expiry_member(ticket))
