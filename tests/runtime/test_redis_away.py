@@ -109,7 +109,7 @@ async def test_an_outage_that_outlasts_every_patience_is_told_once_by_each_who_s
     begun, release = asyncio.Event(), asyncio.Event()
     with Server("valkey", aof="always") as server:
         store = await RedisStore.open(server.url, patience_seconds=0.2)
-        failed = count_failures(store, "renew", "finish", "wait_for_events")
+        failed = count_failures(store, "renew", "finish", "wait_for_events", "catch_up")
         lease = {"concurrency": {"default_lease_duration_secs": 6}}
         async with Queue(store, load_settings(lease, environ={})) as queue:
             worker = qo.Worker(queue, "worker-1", concurrency=2)
@@ -131,13 +131,14 @@ async def test_an_outage_that_outlasts_every_patience_is_told_once_by_each_who_s
                     ended = await patient.wait(job.id, timeout=30)
 
     assert (ended.result, ended.attempts) == ("done", 1)
-    # That it began, who suffers from it, that it is over. Upkeep, which has a log of its own, is not looked at here.
+    # That it began, who suffers from it, that it is over.
     told = [record.getMessage() for record in caplog.records if record.name in ("qo.store", "qo.worker")]
     assert Counter(re.sub(r" \(.*| after .*|, trying.*", "", text) for text in told) == {
         f"Redis at 127.0.0.1:{server.port} cannot be used": 1,
         "the store cannot be reached": 1,
         "leases cannot be renewed for now": 1,
         "cancellations cannot be heard for now": 1,
+        "upkeep could not be done": 1,
         f"Redis at 127.0.0.1:{server.port} is back": 1,
     }
 
