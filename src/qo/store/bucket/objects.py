@@ -1,0 +1,214 @@
+"""Objects in a bucket: listed, read, and written under a condition, with every answer made certain.
+
+A conditional write that failed may have happened: the reply may be lost, the server may have said 500 after the
+fact, and a repetition of a write that had happened is answered with 412. So whatever the failure was, the object is
+read back, and what stands there decides:
+
+- our own body: written;
+- another one than the condition asked for: not written, and never will be, for bodies never come back;
+- still what the condition asked for: not written yet. The same bytes are sent again under the same condition, so
+  that however many of them arrive and whenever, one at most takes effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from qo.errors import SettingsError, StoreUnavailable
+from qo.store.bucket.address import Address
+
+try:
+    import obstore
+except ImportError:
+    raise SettingsError("Slots on a bucket need a driver: install qo[s3] (pip install 'qo-queue[s3]').") from None
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 0.1
+READS_AT_ONCE = 16
+WRITES_AT_ONCE = 32
+
+# FileNotFoundError is what a missing bucket is to a write. A built-in TimeoutError or ConnectionError is an OSError.
+FAILURES = (BaseError, OSError)
+NOT_ALLOWED = (PermissionDeniedError, UnauthenticatedError)
+CONDITION_FAILED = (AlreadyExistsError, PreconditionError)
+
+Answer = TypeVar("Answer")
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Stored(NamedTuple):
+    """A body, and what a condition has to name so that it holds only while that body stands."""
+
+    body: bytes
+    e_tag: str | None
+    version: str | None
+
+    @property
+    def condition(self) -> dict[str, str]:
+        # Which of the two counts is the store's affair: S3 and Azure go by the first, Google by the second.
+        named = {"e_tag": self.e_tag, "version": self.version}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+class Outcome(NamedTuple):
+    """Of a conditional write. `stored` is what stands there now: ours if written, else what was in the way."""
+
+    written: bool
+    stored: Stored | None
+
+
+class Objects:
+    """Requests are made in threads. The driver's own coroutines are resolved by threads of its own, which nobody waits
+    for when Python ends: of a hundred programs that ended right after their last request, three were aborted.
+
+    Writes have threads to themselves, so that renewals do not wait behind the reads of many who look for a slot.
+    """
+
+    def __init__(self, store: ObjectStore, address: Address, *, sleep: Sleep = asyncio.sleep) -> None:
+        self._store = store
+        self._readers = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="qo-bucket-read")
+        self._writers = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="qo-bucket-write")
+        self._sleep = sleep
+        self._folder = f"{address.prefix}/" if address.prefix else ""
+        self.address = address
+
+    def close(self) -> None:
+        for threads in (self._readers, self._writers):
+            threads.shutdown(wait=False)
+
+    async def listed(self, folder: str) -> dict[str, str | None]:
+        """The ETags of all objects in a folder and below, by key."""
+
+        def list_now() -> dict[str, str | None]:
+            found = obstore.list(self._store, self._folder + folder).collect()
+            return {each["path"].removeprefix(self._folder): each["e_tag"] for each in found}
+
+        return await self._patiently(lambda: _in(self._readers, list_now))
+
+    async def read(self, key: str) -> Stored | None:
+        return await self._patiently(lambda: self._read_once(key))
+
+    async def read_all(self, keys: list[str]) -> list[Stored | None]:
+        return list(await asyncio.gather(*map(self.read, keys)))
+
+    async def write(self, key: str, body: bytes, *, expected: Stored | None) -> Outcome:
+        """Write `body` if `expected` still stands there; None: if nothing does.
+
+        `body` must be unlike any other, or it could not be told from another's. Raises StoreUnavailable where it
+        cannot be known what happened; the write may then still take effect, until somebody else's does.
+        """
+        failure: Exception | None = None
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await self._pause(attempt)
+            try:
+                return Outcome(True, await self.write_once(key, body, expected=expected))
+            except FAILURES as error:
+                if isinstance(error, (*NOT_ALLOWED, FileNotFoundError)):
+                    raise self._unavailable(error) from error
+                failure = error
+            try:
+                found = await self._read_once(key)
+            except FAILURES:
+                continue
+            if found is not None and found.body == body:
+                return Outcome(True, found)
+            if (found and found.body) != (expected and expected.body):
+                return Outcome(False, found)
+        assert failure is not None
+        raise self._unavailable(failure) from failure
+
+    async def write_once(self, key: str, body: bytes, *, expected: Stored | None) -> Stored:
+        """Raises one of FAILURES, after which nothing is certain."""
+        mode: Any = "create" if expected is None else expected.condition
+
+        def put_now() -> Stored:
+            written = obstore.put(self._store, self._folder + key, body, mode=mode)
+            return Stored(body, written["e_tag"], written["version"])
+
+        return await _in(self._writers, put_now)
+
+    async def refuses(self, key: str, body: bytes, *, expected: Stored | None) -> bool:
+        """Whether a write whose condition does not hold is answered so, rather than carried out."""
+
+        async def try_once() -> bool:
+            try:
+                await self.write_once(key, body, expected=expected)
+            except CONDITION_FAILED:
+                return True
+            return False
+
+        return await self._patiently(try_once)
+
+    async def remove(self, key: str) -> None:
+        """Whatever stands there: so only what nobody else can have written. Not being there is not an error."""
+
+        def delete_now() -> None:
+            try:
+                obstore.delete(self._store, self._folder + key)
+            except FileNotFoundError:
+                pass
+
+        await self._patiently(lambda: _in(self._writers, delete_now))
+
+    async def _read_once(self, key: str) -> Stored | None:
+        def get_now() -> Stored | None:
+            try:
+                found = obstore.get(self._store, self._folder + key)
+                return Stored(bytes(found.bytes()), found.meta["e_tag"], found.meta["version"])
+            except FileNotFoundError:
+                return None
+
+        return await _in(self._readers, get_now)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await ask()
+            except FAILURES as error:
+                if attempt == ATTEMPTS or isinstance(error, NOT_ALLOWED):
+                    raise self._unavailable(error) from error
+            await self._pause(attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _pause(self, attempt: int) -> None:
+        # Never the same for all who wait: what made one fail is often that all came at once.
+        await self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+
+    def _unavailable(self, error: Exception) -> StoreUnavailable:
+        advice = "see that it is up and can be reached from here"
+        if isinstance(error, NOT_ALLOWED):
+            advice = "the credentials must be allowed to list, get and put objects below the prefix"
+        elif "NoSuchBucket" in str(error) or isinstance(error, FileNotFoundError):
+            advice = "make the bucket first, or name another one"
+        elif "redirect" in str(error):
+            advice = "name the region that it is in, on S3 as AWS_REGION or with ?region= in the url"
+        elif "169.254." in str(error) or "redentials" in str(error):
+            advice = "give credentials, on S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        return StoreUnavailable(f"The bucket {self.address} cannot be used ({_said(error)}); {advice}.")
+
+
+async def _in(threads: ThreadPoolExecutor, request: Callable[[], Answer]) -> Answer:
+    return await asyncio.get_running_loop().run_in_executor(threads, request)
+
+
+def _said(error: Exception) -> str:
+    """The driver's own words, less its debugging details and what a url has after its `?`, which may be a key."""
+    first_line = str(error).partition("\n")[0].partition("<")[0]
+    return re.sub(r"\?\S*", "", first_line).strip(" :") or type(error).__name__

@@ -1,0 +1,297 @@
+"""Slots of groups as objects in a bucket, one object a slot, changed by conditional writes only.
+
+A slot is given back by writing a free record over it, never by deletion: not every store keeps a condition on a
+deletion, so a late one could remove the record of the next holder; and a free record remembers the last token.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from typing import Any, NamedTuple, Self, TypeVar
+from weakref import WeakValueDictionary
+
+from qo.errors import InvalidValue, QoError, StoreUnavailable
+from qo.store.bucket.address import parse_address
+from qo.store.bucket.clock import elapsed_seconds, utc_now
+from qo.store.bucket.driver import client_for
+from qo.store.bucket.holdings import TRIES, Holdings
+from qo.store.bucket.keys import MAX_SLOTS, limit_key
+from qo.store.bucket.lease import SlotLease
+from qo.store.bucket.objects import Objects
+from qo.store.bucket.probe import probe
+from qo.store.bucket.record import LimitRecord, SlotRecord, decode, encode, new_mark
+from qo.store.bucket.room import slots_to_try
+from qo.store.bucket.watch import View, Watch
+from qo.store.check_value import check_by, check_finite, check_group, check_name, check_number, shown
+from qo.store.values import GroupStatus, SlotInfo, Source
+
+REQUEST_SECONDS = 10.0
+MAX_LEASE_SECONDS = 30 * 86_400.0
+
+Answer = TypeVar("Answer")
+
+
+class Acquired(NamedTuple):
+    slot_id: int | None
+    fresh: bool
+    """False where the holder had the slot before"""
+
+
+class BucketSlots:
+    """The slots of all groups below one prefix of one bucket. Nothing is kept anywhere else.
+
+    **Never over-subscribed, whatever the clocks say.** A slot whose holder is gone is taken over only by somebody
+    who has itself seen the same record for a whole lease, on a clock that nobody sets; a holder that could not renew
+    for a whole lease sees in `still_held` that it has lost it, before anybody else may take it. So a dead holder's
+    slot comes free one lease after the others have first *looked*, and a process that has just begun has seen
+    nothing yet. (The one exception is that of every store: code that goes on although its lease is lost. The token
+    makes it refusable.)
+
+    **A holder's name is its right to the slot.** Whoever names it may renew, extend, release and take it again, from
+    any process. Two that run at once need two names: a job's run, for example, one with its token in it.
+
+    All calls but `try_acquire` may come from several event loops at once, such as a heartbeat's. A call raises
+    StoreUnavailable when the bucket does not answer in a few attempts; what was asked for may then have happened or
+    still happen, and asking again is safe.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        *,
+        clock: Callable[[], float] = elapsed_seconds,
+        wall_clock: Callable[[], datetime] = utc_now,
+        shuffle: Callable[[list[int]], None] = random.shuffle,
+    ) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._shuffle = shuffle
+        self._watch = Watch(objects, clock)
+        self._holdings = Holdings(objects, self._watch, clock, wall_clock)
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._unfinished: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        request_seconds: float = REQUEST_SECONDS,
+        clock: Callable[[], float] = elapsed_seconds,
+        wall_clock: Callable[[], datetime] = utc_now,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        shuffle: Callable[[list[int]], None] = random.shuffle,
+    ) -> Self:
+        """On `s3://bucket/prefix`, `gs://…` or `az://…`; endpoint, region and credentials from the environment that
+        the tools of each use, or from the url's query.
+
+        Raises SettingsError for a url that is none of these, StoreUnavailable for a bucket that cannot be reached
+        or does not keep conditions. `request_seconds` is how long one request may take; a lease should be several
+        times as long.
+        """
+        address = parse_address(url)
+        objects = Objects(client_for(address, request_seconds=request_seconds), address, sleep=sleep)
+        try:
+            await probe(objects)
+        except BaseException:
+            objects.close()
+            raise
+        return cls(objects, clock=clock, wall_clock=wall_clock, shuffle=shuffle)
+
+    async def close(self) -> None:
+        """The last call. Waits for what is still being given back; slots that are held stay so until they are
+        released elsewhere or run out."""
+        loop = asyncio.get_running_loop()
+        while mine := [task for task in tuple(self._unfinished) if task.get_loop() is loop]:
+            await asyncio.wait(mine)
+        self._objects.close()
+
+    # --- holding ----------------------------------------------------------------------------------------------
+
+    async def try_acquire(
+        self, group: str, limit: int | None, holder: str, worker_id: str | None, lease_seconds: float
+    ) -> int | None:
+        """The number of the slot that `holder` now holds for `lease_seconds`, or None when all are taken.
+
+        A holder that has a slot gets the same one again, its lease begun anew. A limit that was set on the group
+        counts instead of `limit`, which may then be None. Whoever is cancelled in here holds nothing new: a slot
+        that was taken all the same is given back.
+        """
+        check_group(group)
+        if limit is not None:
+            check_number("limit", limit, 0, MAX_SLOTS)
+        check_name("holder", holder)
+        if worker_id is not None:
+            check_name("worker_id", worker_id)
+        _check_seconds("lease_seconds", lease_seconds)
+        taking = self._begin(self._acquire(group, limit, holder, worker_id, float(lease_seconds)))
+        try:
+            return (await asyncio.shield(taking)).slot_id
+        except asyncio.CancelledError:
+            self._begin(self._give_back(taking, group, holder))
+            raise
+
+    async def renew(self, group: str, slot_id: int, holder: str) -> bool:
+        """Begin the lease anew, for as long as it was taken for, or until its present end if that is later.
+
+        False: the holder does not hold this slot (any more), and nothing was changed. A lease that this process
+        took and lost stays lost, also when nobody has taken the slot since: the work was to stop when it ran out.
+        """
+        _check_slot(group, slot_id, holder)
+        return await self._holdings.prolong(group, slot_id, holder, additional_seconds=None)
+
+    async def extend_lease(self, group: str, slot_id: int, holder: str, additional_seconds: float) -> bool:
+        """Add to the end of the lease; renewals do not shorten it. False as with `renew`.
+
+        In another process than the one that took the slot, this adds to a whole lease from now, for how much of it
+        is left is not known there; and the one that took it learns of it with its next renewal.
+        """
+        _check_slot(group, slot_id, holder)
+        _check_seconds("additional_seconds", additional_seconds)
+        return await self._holdings.prolong(group, slot_id, holder, additional_seconds=float(additional_seconds))
+
+    async def release(self, group: str, slot_id: int, holder: str) -> bool:
+        """Give the slot back. False: the holder did not hold it (any more), and nothing was changed.
+
+        From the call on `still_held` is false here, whatever becomes of the call. To cancel it does not stop it.
+        """
+        _check_slot(group, slot_id, holder)
+        return await asyncio.shield(self._begin(self._holdings.free(group, slot_id, holder)))
+
+    def lease(self, group: str, slot_id: int, holder: str) -> SlotLease | None:
+        """What this process knows of a slot that it took, with its deadline. Every renewal makes a new one."""
+        return self._holdings.lease(group, slot_id, holder)
+
+    def still_held(self, group: str, slot_id: int, holder: str, now: float | None = None) -> bool:
+        """Whether this process took the slot and may go on, by its own clock alone; asks nobody."""
+        lease = self.lease(group, slot_id, holder)
+        return lease is not None and lease.still_held(self._clock() if now is None else now)
+
+    # --- groups -----------------------------------------------------------------------------------------------
+
+    async def cleanup_expired(self, group: str) -> int:
+        """Free the slots that this process has seen unchanged for a lease of theirs; how many that were.
+
+        Nothing depends on it: `try_acquire` takes such slots too.
+        """
+        check_group(group)
+        view = await self._watch.look(group)
+        now = self._clock()
+        freed = 0
+        for slot_id, slot in view.slots.items():
+            if slot.record.holder is not None and not slot.held(now):
+                freed += await self._holdings.free_expired(group, slot_id, slot)
+        return freed
+
+    async def get_status(self, group: str) -> GroupStatus:
+        """Who holds what, less those that this process has seen unchanged for a lease. `expires_at` is what the
+        holders' own clocks said."""
+        check_group(group)
+        view = await self._watch.look(group)
+        slots = tuple(_slot_info(slot_id, view.slots[slot_id].record) for slot_id in sorted(view.held(self._clock())))
+        source = None if view.limit is None else Source.OPERATOR
+        return GroupStatus(group=group, limit=view.limit, source=source, active=len(slots), slots=slots)
+
+    async def limit(self, group: str) -> int | None:
+        """The limit that was set on the group; None: each caller's own counts."""
+        check_group(group)
+        key = limit_key(group)
+        stored = await self._objects.read(key)
+        return None if stored is None else decode(stored.body, LimitRecord, key=key).slots
+
+    async def set_limit(self, group: str, slots: int, *, by: str | None = None) -> None:
+        """For everybody who begins to acquire after this. Lowered below the present use, it lets holders finish and
+        admits nobody until there is room."""
+        check_number("limit", slots, 0, MAX_SLOTS)
+        await self._write_limit(group, slots, by)
+
+    async def remove_limit(self, group: str, *, by: str | None = None) -> None:
+        """Each caller's own limit counts again. That none was set is not an error."""
+        await self._write_limit(group, None, by)
+
+    # --- within -----------------------------------------------------------------------------------------------
+
+    async def _acquire(
+        self, group: str, limit: int | None, holder: str, worker_id: str | None, lease_seconds: float
+    ) -> Acquired:
+        # Two at once for the same holder would both find that it has none, and take one each.
+        async with self._turns.setdefault((group, holder), asyncio.Lock()):
+            for _ in range(TRIES):
+                view = await self._watch.look(group)
+                own = [slot_id for slot_id, slot in view.slots.items() if slot.record.holder == holder]
+                for slot_id in own or self._candidates(group, view, limit):
+                    seen = view.slots.get(slot_id)
+                    if await self._holdings.take(
+                        group, slot_id, seen, holder=holder, worker_id=worker_id, lease_seconds=lease_seconds
+                    ):
+                        return Acquired(slot_id, fresh=not own)
+                if not own:
+                    return Acquired(None, fresh=False)
+                # The slot that it had was changed meanwhile and may be another's by now.
+            raise StoreUnavailable(f"The slots of group {shown(group)} changed {TRIES} times in a row; try again.")
+
+    def _candidates(self, group: str, view: View, limit: int | None) -> list[int]:
+        slots = limit if view.limit is None else view.limit
+        if slots is None:
+            raise InvalidValue(f"group {shown(group)} has no limit on this bucket; set one, or give one with the call.")
+        candidates = slots_to_try(slots, view.held(self._clock()))
+        # In one order for all, all would fight for the same slot, and all but one lose it each time.
+        self._shuffle(candidates)
+        return candidates
+
+    async def _give_back(self, taking: asyncio.Task[Acquired], group: str, holder: str) -> None:
+        try:
+            slot_id, fresh = await taking
+            if fresh and slot_id is not None:
+                await self._holdings.free(group, slot_id, holder)
+        except QoError:
+            pass  # nobody is left to be told, and the slot comes free a lease later
+
+    async def _write_limit(self, group: str, slots: int | None, by: str | None) -> None:
+        check_group(group)
+        check_by(by)
+        key = limit_key(group)
+        record = LimitRecord(slots=slots, set_at=self._wall_clock(), set_by=by, mark=new_mark())
+        present = await self._objects.read(key)
+        for _ in range(TRIES):
+            if present is None and slots is None:
+                return
+            outcome = await self._objects.write(key, encode(record), expected=present)
+            if outcome.written:
+                return
+            present = outcome.stored
+        raise StoreUnavailable(f"The limit of group {shown(group)} was changed {TRIES} times in a row; try again.")
+
+    def _begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
+        """Work that goes on when its caller is cancelled: half of it would leave a slot to nobody for a lease."""
+        task = asyncio.ensure_future(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return task
+
+
+def _slot_info(slot_id: int, record: SlotRecord) -> SlotInfo:
+    assert record.holder is not None
+    return SlotInfo(
+        slot_id=slot_id,
+        holder=record.holder,
+        worker_id=record.worker_id,
+        expires_at=record.expires_at,
+        token=str(record.token),
+    )
+
+
+def _check_slot(group: str, slot_id: int, holder: str) -> None:
+    check_group(group)
+    check_number("slot_id", slot_id, 0)
+    check_name("holder", holder)
+
+
+def _check_seconds(field: str, seconds: float) -> None:
+    check_finite(field, seconds)
+    if not 0 < seconds <= MAX_LEASE_SECONDS:
+        raise InvalidValue(f"{field} is {shown(seconds)}; use more than 0 and at most {MAX_LEASE_SECONDS:.0f} seconds.")
