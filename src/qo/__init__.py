@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qo.job import Job, JobError, New, State
     from qo.runtime.connecting import connect
     from qo.runtime.context import Context
+    from qo.runtime.limiter import Limiter
     from qo.runtime.manager import ConcurrencyManager
     from qo.runtime.queue import Queue
     from qo.runtime.semaphore import (
@@ -56,6 +57,7 @@ _LAZY = {
     "Event": ("qo.event", "Event"),
     "Job": ("qo.job", "Job"),
     "JobError": ("qo.job", "JobError"),
+    "Limiter": ("qo.runtime.limiter", "Limiter"),
     "New": ("qo.job", "New"),
     "Queue": ("qo.runtime.queue", "Queue"),
     "Semaphore": ("qo.runtime.semaphore", "Semaphore"),
@@ -87,6 +89,7 @@ __all__ = [
     "JobNotFound",
     "LeaseAlive",
     "LeaseLost",
+    "Limiter",
     "MoveRefused",
     "New",
     "ParentNotFound",

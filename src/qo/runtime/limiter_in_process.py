@@ -1,0 +1,568 @@
+"""Slots of groups within one process, for threads and any number of event loops at once.
+
+The rule is that of the stores: first in line goes who is the first whose every group has a free slot.
+
+Those who wait for the same set of groups at the same priority form one `Line`. A line with somebody in it is parked
+at one group that is full, under the key of its first waiter. A group that gets room looks only at what is parked at
+it, smallest key first: that line's first waiter is let in, or the line is parked at another group, which is full.
+So after every step, a group that has room has nothing parked, and whoever comes and finds room in every group of
+theirs passes nobody who could have gone first.
+
+A freed slot is given to a waiter under the lock, before it is woken: nobody can come between, and one release wakes
+exactly those who hold a slot now. What a waiter was given is in `waiter.lease`; whether its wait ended in time, by a
+timeout or by a cancellation is decided by whoever takes the lock first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
+from heapq import heapify, heappop, heappush, heapreplace
+from threading import get_ident
+from typing import Any, Final, TypeVar
+
+from qo.policy.ordering import order_key
+from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
+
+UNLIMITED = sys.maxsize
+SWEEP_AT_LINES = 1000
+
+
+class Group:
+    """A group's slots: how many are held, which numbers, and which lines are parked here because it is full."""
+
+    __slots__ = ("active", "blocked", "free_numbers", "limit", "name", "parked", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.limit = UNLIMITED
+        self.active = 0
+        # A heap of the numbers that are free though a higher one is held, or was when they were given back. Every
+        # number is held or in here up to the next one after, which is therefore `active + len(free_numbers)`.
+        self.free_numbers: list[int] = []
+        # Keys may be those of waiters who have left since; then they are too small, never too large.
+        self.parked: list[tuple[int, Line]] = []
+        self.waiting = 0
+        self.blocked = 0
+
+    def figures(self) -> GroupFigures:
+        return GroupFigures(
+            group=self.name,
+            limit=None if self.limit == UNLIMITED else self.limit,
+            in_flight=self.active,
+            waiting=self.waiting,
+            blocked=self.blocked,
+        )
+
+
+class Line:
+    """Those who wait for the same groups at the same priority, first come first."""
+
+    __slots__ = ("first_key", "gone", "groups", "limited", "parked_at", "waiters")
+
+    def __init__(self, groups: tuple[Group, ...], priority: int) -> None:
+        self.groups = groups
+        self.first_key = order_key(priority, 0)
+        self.limited = self.which_are_limited()
+        # The first one is always there; of those behind it, so many are gone.
+        self.waiters: deque[Waiter] = deque()
+        self.gone = 0
+        # Stays set when the last waiter has left, until the group where the line is parked has room.
+        self.parked_at: Group | None = None
+
+    def waiting(self) -> int:
+        return len(self.waiters) - self.gone
+
+    def which_are_limited(self) -> tuple[bool, ...]:
+        return tuple(group.limit != UNLIMITED for group in self.groups)
+
+    def first_full_group(self) -> Group | None:
+        for group in self.groups:
+            if group.active >= group.limit:
+                return group
+        return None
+
+    def drop(self, waiter: Waiter) -> None:
+        """One who gave up. Taking it out of the middle at once would cost a walk for each."""
+        if waiter is self.waiters[0]:
+            self.waiters.popleft()
+            self.drop_gone()
+            return
+        self.gone += 1
+        if self.gone > len(self.waiters) // 2:
+            self.waiters = deque(each for each in self.waiters if not each.gave_up)
+            self.gone = 0
+
+    def drop_gone(self) -> None:
+        """From the front, after the first has left."""
+        while self.gone and self.waiters[0].gave_up:
+            self.waiters.popleft()
+            self.gone -= 1
+
+
+class LeaseInProcess:
+    """A slot in every limited group that was asked for. It cannot get lost: it ends with its block."""
+
+    __slots__ = ("_limited", "_line", "_numbers", "_token")
+
+    lost: Final = False
+
+    def __init__(self, line: Line, numbers: list[int], token: int) -> None:
+        self._line = line
+        self._limited = line.limited
+        self._numbers = numbers
+        self._token = token
+
+    @property
+    def token(self) -> str:
+        """Greater than that of everybody who was let in before, also by this program before it was restarted."""
+        return str(self._token)
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """By group, the lowest number that was free; without the groups that had no limit."""
+        held = zip(self._line.groups, self._numbers, self._limited, strict=True)
+        return {group.name: number for group, number, limited in held if limited}
+
+    def __repr__(self) -> str:
+        return f"<lease {self._token} of slots {self.slots}>"
+
+
+class Waiter:
+    """Somebody in line. `lease` is what it was given, set before it is woken."""
+
+    __slots__ = ("gave_up", "key", "lease", "line", "since")
+
+    key: int
+    line: Line
+    since: float
+    lease: LeaseInProcess | None
+    gave_up: bool
+
+    def wake(self) -> bool:
+        """Tell it, from whatever thread. False: there is nobody left to be told."""
+        raise NotImplementedError
+
+
+class ThreadWaiter(Waiter):
+    __slots__ = ("_told",)
+
+    def __init__(self) -> None:
+        self.lease = None
+        self.gave_up = False
+        self._told = threading.Lock()
+        self._told.acquire()
+
+    def wait(self, timeout: float | None) -> None:
+        self._told.acquire(timeout=-1 if timeout is None else timeout)
+
+    def wake(self) -> bool:
+        self._told.release()
+        return True
+
+
+class TaskWaiter(Waiter):
+    __slots__ = ("_loop", "_told")
+
+    def __init__(self) -> None:
+        self.lease = None
+        self.gave_up = False
+        self._loop = asyncio.get_running_loop()
+        self._told = self._loop.create_future()
+
+    def wait(self, timeout: float | None) -> Awaitable[None]:
+        if timeout is not None:
+            timer = self._loop.call_later(timeout, self._tell)
+            self._told.add_done_callback(lambda _: timer.cancel())
+        return self._told
+
+    def wake(self) -> bool:
+        # Within one loop there is no need to go through its pipe, which would cost more than all the rest. Asking for
+        # the running loop is a system call up to Python 3.11; loops that do not tell their thread take the pipe.
+        if getattr(self._loop, "_thread_id", None) == get_ident():
+            if not self._told.done():
+                self._told.set_result(None)
+            return True
+        try:
+            self._loop.call_soon_threadsafe(self._tell)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def _tell(self) -> None:
+        if not self._told.done():
+            self._told.set_result(None)
+
+
+AnyWaiter = TypeVar("AnyWaiter", bound=Waiter)
+
+
+class SlotsInProcess:
+    """What `qo.Limiter` needs of slots, without a store. Methods may be called from any thread and event loop."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._groups: dict[str, Group] = {}
+        self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
+        self._sweep_at = SWEEP_AT_LINES
+        self._left: deque[LeaseInProcess | Waiter] = deque()
+        self._last_ticket = 0
+        # Microseconds, as tokens of the stores are, so that those of the next start are greater.
+        self._last_token = time.time_ns() // 1000
+        self._waits_ended = 0
+        self._waited_seconds = 0.0
+        self._longest_wait_seconds = 0.0
+
+    # Entering and leaving
+
+    def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> LeaseInProcess:
+        """A slot in every group, now or when it is the thread's turn. Raises `Timeout` after so many seconds."""
+        entered = self._enter_or_join(groups, timeout, priority, ThreadWaiter)
+        if isinstance(entered, LeaseInProcess):
+            return entered
+        try:
+            entered.wait(timeout)
+        except BaseException:
+            self._give_up(entered)
+            raise
+        return entered.lease or self._what_came_at_last(entered, timeout)
+
+    def enter_async(
+        self, groups: tuple[str, ...], timeout: float | None, priority: int
+    ) -> LeaseInProcess | Coroutine[Any, Any, LeaseInProcess]:
+        """The same for a task: the lease, or what to await for it. Then it stands in line already."""
+        entered = self._enter_or_join(groups, timeout, priority, TaskWaiter)
+        return entered if isinstance(entered, LeaseInProcess) else self._wait_async(entered, timeout)
+
+    async def _wait_async(self, waiter: TaskWaiter, timeout: float | None) -> LeaseInProcess:
+        try:
+            await waiter.wait(timeout)
+        except BaseException:
+            self._give_up(waiter)
+            raise
+        return waiter.lease or self._what_came_at_last(waiter, timeout)
+
+    def leave(self, lease: LeaseInProcess, error: BaseException | None = None) -> Awaitable[None]:
+        """Give the slots back, once, and hand them on. Never blocks, and need not be awaited."""
+        if self._left or not self._lock.acquire(False):
+            self._left.append(lease)
+            self._settle()
+            return DONE
+        # The same without the detour, for the usual case that nobody else is about.
+        try:
+            next_one = self._pass_on(lease) if lease._line.waiters else None
+            let_in = self._hand_over(lease._line.groups) if next_one is None and self._give_back(lease) else None
+        finally:
+            self._lock.release()
+        if next_one is not None:
+            if not next_one.wake():
+                self._left.append(next_one)
+        elif let_in:
+            self._wake(let_in)
+        if self._left:
+            self._settle()
+        return DONE
+
+    leave_async = leave
+
+    def set_limit(self, name: str, slots: int | None) -> None:
+        """How many may hold the group from now on; None: any number. Those who hold it now count, and may stay."""
+        with self._lock:
+            let_in = self._carry_out_leaves()
+            group = self._group(name)
+            group.limit = UNLIMITED if slots is None else slots
+            for line in self._lines.values():
+                line.limited = line.which_are_limited()
+            let_in += self._hand_over([group])
+        self._wake(let_in)
+        self._settle()
+
+    def figures(self) -> Figures:
+        """Every group that has a limit, is held, or has ever made somebody wait."""
+        with self._lock:
+            let_in = self._carry_out_leaves()
+            now = self._clock()
+            present = max((now - line.waiters[0].since for line in self._lines.values() if line.waiters), default=0.0)
+            shown = [each for each in self._groups.values() if each.active or each.blocked or each.limit != UNLIMITED]
+            figures = Figures(
+                groups=tuple(group.figures() for group in shown),
+                waits_ended=self._waits_ended,
+                waited_seconds=self._waited_seconds,
+                longest_wait_seconds=max(self._longest_wait_seconds, present),
+            )
+        self._wake(let_in)
+        self._settle()
+        return figures
+
+    def _enter_or_join(
+        self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: Callable[[], AnyWaiter]
+    ) -> LeaseInProcess | AnyWaiter:
+        """The slots, or one who stands in line for them. Whoever would not wait is refused and not counted."""
+        let_in: list[Waiter] = []
+        self._lock.acquire()  # not `with`, which takes as long as all that is done in here
+        try:
+            if self._left:
+                let_in = self._carry_out_leaves()
+            line = self._lines.get((groups, priority)) or self._new_line(groups, priority)
+            for group in line.groups:
+                if group.active >= group.limit:
+                    break
+            else:
+                return self._take(line)
+            if timeout != 0:
+                waiter = new_waiter()
+                self._join(line, waiter, group)
+                return waiter
+            refused = group.figures()
+        finally:
+            self._lock.release()
+            if let_in:
+                self._wake(let_in)
+            if self._left:
+                self._settle()
+        raise too_late(refused, 0)
+
+    def _what_came_at_last(self, waiter: Waiter, timeout: float | None) -> LeaseInProcess:
+        """The time is up. A slot that came in this very moment is kept."""
+        with self._lock:
+            let_in = self._carry_out_leaves()
+            if waiter.lease is None:
+                full = waiter.line.parked_at
+                waiter.gave_up = True
+                self._remove(waiter)
+                assert full is not None
+                refused = full.figures()
+        self._wake(let_in)
+        self._settle()
+        if waiter.lease is None:
+            assert timeout is not None
+            raise too_late(refused, timeout)
+        return waiter.lease
+
+    def _give_up(self, waiter: Waiter) -> None:
+        """Take it out of the line, or hand on what it was given meanwhile."""
+        self._left.append(waiter)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Carry out what was left, unless somebody has the lock, who then does so after letting go of it.
+
+        Not waiting for the lock is more than courtesy. Garbage collection ends generators and coroutines, and so
+        their blocks, at any moment in any thread: also in a thread that has the lock.
+        """
+        while self._left and self._lock.acquire(False):
+            try:
+                let_in = self._carry_out_leaves()
+            finally:
+                self._lock.release()
+            self._wake(let_in)
+
+    def _wake(self, let_in: list[Waiter]) -> None:
+        """Without the lock. What cannot be told of its slots gives them back; the caller settles afterwards."""
+        for waiter in let_in:
+            if not waiter.wake():
+                self._left.append(waiter)
+
+    # What follows changes the state, and is called with the lock held.
+
+    def _take(self, line: Line) -> LeaseInProcess:
+        """Also of groups without a limit, because one may come: then those who are inside count."""
+        numbers = []
+        for group in line.groups:
+            active = group.active
+            numbers.append(heappop(group.free_numbers) if group.free_numbers else active)
+            group.active = active + 1
+        self._last_token = token = self._last_token + 1
+        return LeaseInProcess(line, numbers, token)
+
+    def _pass_on(self, lease: LeaseInProcess) -> Waiter | None:
+        """Give the very same slots to the next one, as `_give_back` and `_hand_over` would, if that is easily seen.
+
+        That is when the first of all who are parked at these groups waits in the line that the lease came from.
+        With the slots taken again, no group has more room than before, and nobody else can go.
+        """
+        line = lease._line
+        assert line.parked_at is not None
+        first = line.parked_at.parked[0]
+        if first[1] is not line or first[0] != line.waiters[0].key:
+            return None
+        for group, number in zip(line.groups, lease._numbers):  # noqa: B905 - as below
+            if (
+                group.active > group.limit
+                or (group.parked and group.parked[0] < first)
+                or (group.free_numbers and group.free_numbers[0] < number)
+            ):
+                return None
+        self._last_token = token = self._last_token + 1
+        return self._let_in(line, LeaseInProcess(line, lease._numbers, token))
+
+    def _give_back(self, lease: LeaseInProcess) -> bool:
+        """Whether anybody is parked at one of the groups."""
+        is_parked = False
+        for group, number in zip(lease._line.groups, lease._numbers):  # noqa: B905 - `strict` takes as long as the loop
+            group.active = active = group.active - 1
+            if number != active or group.free_numbers:
+                if active:
+                    heappush(group.free_numbers, number)
+                else:
+                    group.free_numbers.clear()
+            if group.parked:
+                is_parked = True
+        return is_parked
+
+    def _join(self, line: Line, waiter: Waiter, full: Group) -> None:
+        self._last_ticket = ticket = self._last_ticket + 1
+        waiter.key = line.first_key + ticket
+        waiter.line = line
+        waiter.since = self._clock()
+        line.waiters.append(waiter)
+        group = line.parked_at
+        if group is None:
+            group = full
+            self._park(line, full)
+        else:
+            group.waiting += 1
+        group.blocked += 1
+
+    def _park(self, line: Line, group: Group) -> None:
+        """Under the key of its first waiter."""
+        line.parked_at = group
+        group.waiting += line.waiting()
+        heappush(group.parked, (line.waiters[0].key, line))
+
+    def _unpark(self, line: Line) -> None:
+        """It is the first of those that are parked where it is."""
+        group = line.parked_at
+        assert group is not None
+        heappop(group.parked)
+        group.waiting -= line.waiting()
+        line.parked_at = None
+
+    def _remove(self, waiter: Waiter) -> None:
+        """Out of the line. Its line stays parked, under a key that is now too small if this was the first."""
+        group = waiter.line.parked_at
+        assert group is not None
+        group.waiting -= 1
+        waiter.line.drop(waiter)
+        self._count_wait(waiter)
+
+    def _count_wait(self, waiter: Waiter) -> None:
+        waited = self._clock() - waiter.since
+        self._waits_ended += 1
+        self._waited_seconds += waited
+        if waited > self._longest_wait_seconds:
+            self._longest_wait_seconds = waited
+
+    def _carry_out_leaves(self) -> list[Waiter]:
+        """Give back what was left; the waiters who were let in for it are to be woken without the lock."""
+        freed: dict[Group, None] = {}
+        while self._left:
+            left = self._left.popleft()
+            lease = self._lease_of(left) if isinstance(left, Waiter) else left
+            if lease is None:
+                continue
+            if self._give_back(lease):
+                freed.update(dict.fromkeys(lease._line.groups))
+        return self._hand_over(freed) if freed else []
+
+    def _lease_of(self, waiter: Waiter) -> LeaseInProcess | None:
+        """What is to be given back of one who gives up, who is no longer in line afterwards.
+
+        It may do so twice: first nobody could be told in its closed event loop, then its task is collected.
+        """
+        if waiter.gave_up:
+            return None
+        waiter.gave_up = True
+        if waiter.lease is None:
+            self._remove(waiter)
+        return waiter.lease
+
+    def _hand_over(self, groups: Collection[Group]) -> list[Waiter]:
+        """Let in whoever can go, now that these groups may have room. Afterwards, those with room have none parked."""
+        let_in: list[Waiter] = []
+        while True:
+            first: Group | None = None
+            for group in groups:
+                if group.parked and group.active < group.limit and (first is None or group.parked[0] < first.parked[0]):
+                    first = group
+            if first is None:
+                return let_in
+            key, line = first.parked[0]
+            if not line.waiters or line.waiters[0].key != key:  # who was first has left
+                self._unpark(line)
+                if line.waiters:
+                    self._park(line, first)
+                continue
+            full = line.first_full_group()
+            if full is not None:
+                self._unpark(line)
+                self._park(line, full)
+                continue
+            let_in.append(self._let_in(line, self._take(line)))
+
+    def _let_in(self, line: Line, lease: LeaseInProcess) -> Waiter:
+        """The first of a line that is the first parked where it is."""
+        waiters = line.waiters
+        waiter = waiters.popleft()
+        if line.gone:
+            line.drop_gone()
+        waiter.lease = lease
+        self._count_wait(waiter)
+        group = line.parked_at
+        assert group is not None
+        group.waiting -= 1
+        if waiters:
+            # Perhaps the next one is blocked elsewhere; then it is moved when this group has room.
+            heapreplace(group.parked, (waiters[0].key, line))
+        else:
+            heappop(group.parked)
+            line.parked_at = None
+        return waiter
+
+    def _group(self, name: str) -> Group:
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = Group(name)
+        return group
+
+    def _new_line(self, groups: tuple[str, ...], priority: int) -> Line:
+        if len(self._lines) >= self._sweep_at:
+            self._sweep()
+        line = self._lines[groups, priority] = Line(tuple(self._group(name) for name in groups), priority)
+        return line
+
+    def _sweep(self) -> None:
+        """Forget lines without waiters and groups about which there is nothing to know.
+
+        Programs make up names as they go, such as one for each customer. Doubling keeps this cheap for each of them.
+        """
+        for group in self._groups.values():
+            for _, line in group.parked:
+                if not line.waiters:
+                    line.parked_at = None
+            group.parked = [entry for entry in group.parked if entry[1].waiters]
+            heapify(group.parked)
+        self._lines = {key: line for key, line in self._lines.items() if line.waiters}
+        used = {group for line in self._lines.values() for group in line.groups}
+        self._groups = {
+            name: group
+            for name, group in self._groups.items()
+            if group in used or group.active or group.blocked or group.limit != UNLIMITED
+        }
+        self._sweep_at = max(SWEEP_AT_LINES, 2 * len(self._lines))
+
+
+class _Done:
+    """Something to await that is done."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return NOTHING  # type: ignore[return-value]  # an iterator that has ended is all that `await` needs
+
+
+NOTHING = iter(())
+DONE: Awaitable[None] = _Done()

@@ -1,0 +1,133 @@
+"""What a limiter tells about itself: its metrics, the same numbers as samples for Prometheus, who was too full."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, TypedDict
+
+import msgspec
+
+from qo.errors import Timeout
+from qo.policy.groups import GLOBAL, PROVIDERS
+
+PROVIDER_PREFIX = "provider:"
+TOTAL = "total"
+"""what people call the group `providers`; among the limits it is `global`, as in `LLM_MAX_CONCURRENCY_GLOBAL`"""
+
+
+class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One group at one instant. `blocked` counts those who had to wait because of it, each in one group only."""
+
+    group: str
+    limit: int | None
+    in_flight: int
+    waiting: int
+    blocked: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """What slots tell, all of it of the same instant. Waits that have ended are counted however they ended."""
+
+    groups: tuple[GroupFigures, ...]
+    waits_ended: int
+    waited_seconds: float
+    longest_wait_seconds: float
+
+
+class LimiterMetrics(TypedDict):
+    in_flight: dict[str, int]
+    blocked_requests: int
+    avg_block_time_seconds: float
+    blocked_by: dict[str, int]
+    waiting: dict[str, int]
+    longest_wait_seconds: float
+    limits: dict[str, int]
+
+
+class Sample(NamedTuple):
+    """A number as Prometheus wants it. A counter's name ends in `_total`, as in the text that is scraped."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def metrics_of(figures: Figures) -> LimiterMetrics:
+    """The figures in the shape that `Limiter.get_metrics` promises.
+
+    Counts answer 0 for a name that they do not list.
+    """
+    names = _names(figures)
+    total = next((each for each in figures.groups if each.group == PROVIDERS), None)
+    others = [each for each in figures.groups if each is not total]
+    # One who was blocked by one group may by now be held up by another, which has blocked nobody who came.
+    holding_up = [each for each in figures.groups if each.blocked or each.waiting]
+    in_flight = Counter({names[each.group]: each.in_flight for each in others})
+    in_flight[TOTAL] = 0 if total is None else total.in_flight
+    limits = {names[each.group]: each.limit for each in others if each.limit is not None}
+    if total is not None and total.limit is not None:
+        limits[GLOBAL] = total.limit
+    return {
+        "in_flight": in_flight,
+        "blocked_requests": sum(each.blocked for each in figures.groups),
+        "avg_block_time_seconds": figures.waited_seconds / figures.waits_ended if figures.waits_ended else 0.0,
+        "blocked_by": Counter({names[each.group]: each.blocked for each in holding_up}),
+        "waiting": Counter({names[each.group]: each.waiting for each in holding_up}),
+        "longest_wait_seconds": figures.longest_wait_seconds,
+        "limits": limits,
+    }
+
+
+def samples_of(figures: Figures) -> Iterator[Sample]:
+    """The figures for Prometheus, samples of one name next to each other.
+
+    `group` is the name that the metrics use. `total` is a group of its own beside the providers it is the total of,
+    so a sum over all groups counts calls twice.
+    """
+    names = _names(figures)
+    labelled = [(each, {"group": names[each.group]}) for each in figures.groups]
+    for each, group in labelled:
+        yield Sample("qo_limiter_in_flight", "gauge", "Holders of a slot.", group, each.in_flight)
+    for each, group in labelled:
+        if each.limit is not None:
+            yield Sample("qo_limiter_limit", "gauge", "Slots there are.", group, each.limit)
+    for each, group in labelled:
+        yield Sample("qo_limiter_waiting", "gauge", "Callers that wait because it is full.", group, each.waiting)
+    for each, group in labelled:
+        yield Sample("qo_limiter_blocked_total", "counter", "Callers that had to wait.", group, each.blocked)
+    for name, kind, text, value in (
+        ("qo_limiter_waits_ended_total", "counter", "Waits that are over.", figures.waits_ended),
+        ("qo_limiter_waited_seconds_total", "counter", "Their seconds together.", figures.waited_seconds),
+        ("qo_limiter_longest_wait_seconds", "gauge", "The longest wait until now.", figures.longest_wait_seconds),
+    ):
+        yield Sample(name, kind, text, {}, value)  # type: ignore[arg-type]  # mypy widens the literals of a tuple
+
+
+def too_late(full: GroupFigures, seconds: float) -> Timeout:
+    """The error of a caller who waited so long, or would not wait, for a slot of a full group."""
+    when = f"within {seconds:g} seconds" if seconds else "now"
+    others = "nobody else waits" if not full.waiting else f"{full.waiting} more wait"
+    if full.limit == 0:
+        why = f"its limit is 0, so nobody enters until it is raised, and {others}."
+    else:
+        why = f"its limit is {full.limit}, {full.in_flight} hold one and {others}. Wait longer, or raise the limit."
+    return Timeout(f"No slot in {_described(full.group)} {when}: {why}")
+
+
+def _described(group: str) -> str:
+    if group == PROVIDERS:
+        return "the total over all providers"
+    if group.startswith(PROVIDER_PREFIX):
+        return f"provider {group.removeprefix(PROVIDER_PREFIX)!r}"
+    return f"group {group!r}"
+
+
+def _names(figures: Figures) -> dict[str, str]:
+    """What each group is called: a provider by its bare name, unless a group of the user's own has that name."""
+    groups = {each.group for each in figures.groups}
+    bare = {group: group.removeprefix(PROVIDER_PREFIX) for group in groups}
+    names = {group: group if name in groups else name for group, name in bare.items()}
+    return {**names, PROVIDERS: TOTAL}
