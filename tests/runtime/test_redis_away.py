@@ -163,4 +163,4 @@ def count_failures(store: Any, *names: str) -> Counter[str]:
 
 
 async def have_failed_often(failed: Counter[str]) -> bool:
-    return min(failed["renew"], failed["finish"], failed["wait_for_events"]) >= 3
+    return min(failed[name] for name in ("renew", "finish", "wait_for_events", "catch_up")) >= 3

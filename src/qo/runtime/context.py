@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -18,6 +19,10 @@ from qo.store.values import Advance, Lease
 T = TypeVar("T")
 Report = Callable[[Advance], Awaitable[None]]
 Extend = Callable[[int], Awaitable[datetime]]
+
+
+current_context: ContextVar[Context | None] = ContextVar("qo_context", default=None)
+"""of the job whose handler this is, in its task and in its thread"""
 
 
 class ConfirmationNeeded(BaseException):

@@ -22,7 +22,7 @@ from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
 from qo.policy.words import counted
-from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext
+from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
 from qo.runtime.failure import report_failure
 from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
@@ -128,6 +128,7 @@ class Execution:
         return self._outcome_of(State.SUCCEEDED, result=_encoded(result, self._settings), averages=self._averages())
 
     async def _call(self, data: Any) -> Any:
+        current_context.set(self.context)  # this task runs nothing else
         if self.task.is_async:
             return await self.task.handler(*self.task.arguments(data, self.context))
         return await self._call_in_thread(data)

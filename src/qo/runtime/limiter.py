@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Awaitable, Iterable, Mapping
 from types import CoroutineType, MappingProxyType, TracebackType
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from qo.errors import InvalidValue, SettingsError
 from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
@@ -24,6 +24,9 @@ from qo.runtime.limiter_metrics import (
 )
 from qo.settings import load_settings
 from qo.store.check_value import MAX_COUNT, check_name, check_number, check_own_groups, shown
+
+if TYPE_CHECKING:
+    from qo.runtime.queue import Queue
 
 log = logging.getLogger("qo.limiter")
 
@@ -83,6 +86,8 @@ class Slots(Protocol[AnyLease]):
     def figures(self) -> Figures:
         """All of one instant."""
 
+    def close(self) -> None: ...
+
 
 class Limiter:
     """At most so many at once: of each provider, of all providers together, and of any group of your own.
@@ -109,9 +114,15 @@ class Limiter:
         total: int | None = None,
         *,
         groups: Mapping[str, int] = NOTHING,
+        queue: Queue | None = None,
     ) -> None:
-        """`limits` are those of providers, `groups` those of your own groups. Raises `InvalidValue`."""
-        self._slots: Slots[Any] = SlotsInProcess()
+        """`limits` are those of providers, `groups` those of your own groups. Raises `InvalidValue`.
+
+        With a `queue`, of `qo.connect` or `qo.sync.connect`, the slots are those that its jobs use, and all processes
+        on its store share them. An operator's limits, those of the configuration and of tiers win over these, which
+        the store is told when somebody enters. Close such a limiter before its queue.
+        """
+        self._slots: Slots[Any] = SlotsInProcess() if queue is None else _slots_on(queue)
         self._limits: dict[str, int | None] = {}
         self._checked: dict[object, tuple[str, ...]] = {}
         for name, slots in _mapping("limits", limits).items():
@@ -125,7 +136,7 @@ class Limiter:
         self._warn_of_small_total(self._limits)
 
     @classmethod
-    def from_env(cls, environ: Mapping[str, str] | None = None) -> Limiter:
+    def from_env(cls, environ: Mapping[str, str] | None = None, *, queue: Queue | None = None) -> Limiter:
         """Limits from `LLM_MAX_CONCURRENCY_<PROVIDER>`, the total from `LLM_MAX_CONCURRENCY_GLOBAL`.
 
         What is unset or empty is 4 for OLLAMA, 8 for GEMINI, 10 for OPENAI, 8 for DEEPSEEK, 12 for GLOBAL
@@ -137,7 +148,7 @@ class Limiter:
             if variable.startswith(ENVIRONMENT_PREFIX) and text.strip():
                 limits[_name_in(variable)] = _number_in(variable, text)
         total = limits.pop(GLOBAL, None)
-        return cls(limits, total)
+        return cls(limits, total, queue=queue)
 
     def acquire(
         self,
@@ -201,6 +212,10 @@ class Limiter:
     def samples(self) -> list[Sample]:
         """The same numbers as samples for Prometheus: name, kind, help, labels, value."""
         return list(samples_of(self._slots.figures()))
+
+    def close(self) -> None:
+        """Of a limiter on a queue: end the thread that keeps its leases. What is still held runs out."""
+        self._slots.close()
 
     def _set_limit(self, group: str, slots: int | None) -> None:
         self._slots.set_limit(group, slots)
@@ -287,6 +302,12 @@ class Admission:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Awaitable[None]:
         return self._slots.leave_async(self._lease, error)
+
+
+def _slots_on(queue: Queue) -> Slots[Any]:
+    from qo.runtime.limiter_on_store import SlotsOnStore  # not needed by who limits one process
+
+    return SlotsOnStore(getattr(queue, "asynchronous", queue))
 
 
 def _refuse_second_use() -> NoReturn:

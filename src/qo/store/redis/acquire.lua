@@ -10,6 +10,24 @@ local function held_token(holder)
   return call('HGET', written(key('callers')), holder) or nil
 end
 
+local function is_alone()
+  -- Nobody else waits, neither callers nor jobs that a worker could take first.
+  return not tickets.are_there()
+    and (call('EXISTS', written(key('line'))) == 0 or call('EXISTS', key('workers')) == 0)
+end
+
+local function grant_at_once(wanted)
+  -- What standing in line and being the first there comes to, if there is room.
+  if groups.first_without_room(wanted.groups, 1) then
+    return false
+  end
+  line.drawn_place(0)
+  lease.grant({
+    holder = wanted.holder, groups = wanted.groups, worker = wanted.worker, joined_at = step.now,
+  }, step.now + wanted.lease_ms)
+  return true
+end
+
 local function stand_in_line(wanted)
   local known = tickets.get(wanted.holder)
   if known then
@@ -38,7 +56,8 @@ end
 local asking = {}
 for _, wanted in ipairs(arguments.tickets) do
   asking[wanted.holder] = true
-  if not held_token(wanted.holder) then
+  groups.load(wanted.groups)
+  if not held_token(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
     stand_in_line(wanted)
   end
   hand_over(asking)

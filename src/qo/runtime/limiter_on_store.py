@@ -1,0 +1,220 @@
+"""Slots of groups on a store, for the callers of a limiter: the same groups and slots that jobs use."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from qo.errors import LeaseLost, Timeout
+from qo.runtime.context import Context, current_context
+from qo.runtime.limiter_keeper import Keeper, LeaseOnStore, Request, is_full
+from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
+from qo.runtime.limiter_tally import Tally
+from qo.runtime.queue import Queue
+from qo.store.values import Limit, Source
+
+
+class LeaseOfJob:
+    """For a block inside of a job that is in all of the wanted groups: it is the job's lease that holds them."""
+
+    __slots__ = ("_context", "slots")
+
+    def __init__(self, context: Context, groups: tuple[str, ...]) -> None:
+        self._context = context
+        self.slots = {group: context.slots[group] for group in groups if group in context.slots}
+
+    @property
+    def token(self) -> str:
+        return self._context.token
+
+    @property
+    def lost(self) -> bool:
+        return self._context.lost
+
+
+AnyLease = LeaseOnStore | LeaseOfJob
+
+
+class SlotsOnStore:
+    """Limits are those of the code: an operator's, and those of the configuration and of tiers, win over them.
+
+    Figures are of the callers of this process.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._tally = Tally()
+        self._keeper = Keeper(queue, prepare=self._set_limits, blocked=self._tally.blocked)
+        self._blocks: dict[str, _Block] = {}
+        self._not_set: dict[str, int | None] = {}
+        """limits that the store was not told yet: it is when somebody enters, and not when a limiter is made"""
+        self._is_used = False
+        self._lock = threading.Lock()
+
+    # --- callers ----------------------------------------------------------------------------------------------
+
+    def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
+        request = self._at_the_door(groups, timeout, priority)
+        if not isinstance(request, Request):
+            return request
+        try:
+            lease = request.outcome.result(timeout if request.waits else None)
+        except TimeoutError:
+            lease = self._in_the_last_moment(request)
+        except BaseException:
+            self._go_away(request)
+            raise
+        finally:
+            self._tally.wait_ended(request.ticket.holder)
+        if lease is None:
+            raise self._keeper.run(self._too_late(request.ticket.groups, timeout)).result()
+        self._tally.entered(lease.groups)
+        return lease
+
+    async def enter_async(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
+        request = self._at_the_door(groups, timeout, priority)
+        if not isinstance(request, Request):
+            return request
+        try:
+            async with asyncio.timeout(timeout if request.waits else None):
+                lease = await asyncio.wrap_future(request.outcome)
+        except TimeoutError:
+            lease = self._in_the_last_moment(request)
+        except BaseException:
+            self._go_away(request)
+            raise
+        finally:
+            self._tally.wait_ended(request.ticket.holder)
+        if lease is None:
+            raise await asyncio.wrap_future(self._keeper.run(self._too_late(request.ticket.groups, timeout)))
+        self._tally.entered(lease.groups)
+        block = self._blocks[lease.token] = _Block()
+        lease.tell_when_lost(block.cancel_soon)
+        return lease
+
+    def leave(self, lease: AnyLease, error: BaseException | None) -> None:
+        if isinstance(lease, LeaseOnStore):
+            self._tally.left(lease.groups)
+            self._keeper.leave(lease).result()
+
+    async def leave_async(self, lease: AnyLease, error: BaseException | None) -> None:
+        if not isinstance(lease, LeaseOnStore):
+            return
+        block = self._blocks.pop(lease.token)
+        self._tally.left(lease.groups)
+        released = asyncio.wrap_future(self._keeper.leave(lease))
+        try:
+            await asyncio.shield(released)
+        except asyncio.CancelledError as late:
+            await asyncio.wait([released])
+            error = late
+        was_cancelled_by_us = block.end()
+        if was_cancelled_by_us and (error is None or isinstance(error, asyncio.CancelledError)):
+            raise LeaseLost(lease.holder, lease.token) from None
+        if isinstance(error, asyncio.CancelledError):
+            raise error
+
+    def _at_the_door(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> Request | LeaseOfJob:
+        context = current_context.get()
+        if context is not None:
+            # A job that waited for what it has itself would wait for ever.
+            wanted = tuple(group for group in groups if group not in context.job.groups)
+            if not wanted:
+                return LeaseOfJob(context, groups)
+            groups = wanted
+        self._is_used = True
+        request = Request(
+            groups,
+            priority=priority,
+            lease_ms=self._keeper.lease_ms,
+            wait_ms=self._keeper.wait_ms,
+            waits=timeout != 0,
+        )
+        self._keeper.begin(request)
+        return request
+
+    def _in_the_last_moment(self, request: Request) -> LeaseOnStore | None:
+        """The time is up. A slot that came in this very moment is kept."""
+        if request.outcome.cancel():
+            self._keeper.withdraw(request)
+            return None
+        return request.outcome.result()
+
+    def _go_away(self, request: Request) -> None:
+        if request.outcome.cancel():
+            self._keeper.withdraw(request)
+        elif request.outcome.exception() is None:
+            lease = request.outcome.result()
+            if lease is not None:
+                self._keeper.leave(lease)
+
+    async def _too_late(self, groups: tuple[str, ...], timeout: float | None) -> Timeout:
+        statuses = [await self._keeper.status(group) for group in groups]
+        # What was full may have room by now; then it was the last one that was waited for.
+        full = next((status for status in statuses if is_full(status)), statuses[-1])
+        figures = GroupFigures(
+            group=full.group, limit=full.limit, in_flight=full.active, waiting=full.waiting, blocked=0
+        )
+        return too_late(figures, timeout or 0)
+
+    # --- limits and figures -----------------------------------------------------------------------------------
+
+    def set_limit(self, name: str, slots: int | None) -> None:
+        with self._lock:
+            self._not_set[name] = slots
+        self._tally.set_limit(name, slots)
+        if self._is_used:
+            self._keeper.run(self._set_limits()).result()
+
+    async def _set_limits(self) -> None:
+        if not self._not_set:
+            return
+        with self._lock:
+            limits, self._not_set = self._not_set, {}
+        store = self._queue.store
+        try:
+            given = [(name, slots) for name, slots in limits.items() if slots is not None]
+            wanted = [Limit(group=name, slots=slots, source=Source.TASK) for name, slots in given]
+            self._queue.warn_of_ignored(await store.set_limits(wanted))
+            for name, slots in limits.items():
+                if slots is None:
+                    await store.remove_limit(name)
+        except BaseException:
+            with self._lock:
+                self._not_set = {**limits, **self._not_set}
+            raise
+
+    def figures(self) -> Figures:
+        return self._tally.figures()
+
+    def close(self) -> None:
+        self._keeper.close()
+
+
+class _Block:
+    """An `async with` block, which is cancelled when its lease is lost."""
+
+    def __init__(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "an `async with` block runs in a task"
+        self._task = task
+        self._loop = asyncio.get_running_loop()
+        self._has_ended = False
+        self._was_cancelled = False
+
+    def cancel_soon(self) -> None:
+        """May be called from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # that loop has been closed, and the block with it
+
+    def _cancel(self) -> None:
+        if not self._has_ended:
+            self._was_cancelled = True
+            self._task.cancel()
+
+    def end(self) -> bool:
+        """Whether it was cancelled because of its lease, and by nobody else."""
+        self._has_ended = True
+        return self._was_cancelled and self._task.uncancel() == 0
