@@ -49,6 +49,7 @@ CapAppliesTo = Annotated[Literal["tiered", "all"], Meta(description='"tiered" or
 OptionalText = Annotated[Text | None, Meta(description="text that is not empty")]
 Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addresses")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
+Names = Annotated[tuple[Name, ...], Meta(description="a list of names")]
 NAME_EXPECTED = "1 to 200 characters, none of them a control character"
 
 
@@ -63,12 +64,15 @@ class StoreSettings(_Section, frozen=True, kw_only=True):
 
 
 class ConcurrencySettings(_Section, frozen=True, kw_only=True):
-    """`limits` are those of the configuration: an operator's win over them, all others give way."""
+    """`limits` are those of the configuration: an operator's win over them, all others give way. The slots of
+    `shared_groups` are kept in the bucket `store`, for all queues that name it."""
 
     default_lease_duration_secs: Seconds = 300
     renewals_per_lease: AtLeastOne = 3
     semaphore_lease_duration_secs: Seconds = 3600
     limits: Mapping[Name, Count] = field(default_factory=dict)
+    store: OptionalText = None
+    shared_groups: Names = ()
 
 
 class Tier(_Section, frozen=True, kw_only=True):

@@ -29,6 +29,8 @@ NOTES = {
     "concurrency.default_lease_duration_secs": "How long a job keeps its slots after its worker was last heard of.",
     "concurrency.renewals_per_lease": "How often a worker is heard of in that time.",
     "concurrency.semaphore_lease_duration_secs": "The same for user_semaphore and project_semaphore.",
+    "concurrency.store": "A bucket, s3://name/prefix, that keeps the slots of shared_groups for several queues.",
+    "concurrency.shared_groups": "The groups whose slots are kept there.",
     "concurrency.limits": 'How many may run at once in a group: a task\'s name, "provider:ollama", global for all.',
     "tiers.per_user": "How many jobs of one user run at once.",
     "tiers.per_project": "How many jobs of one project run at once.",

@@ -13,6 +13,7 @@ import time
 from qo.errors import QoError
 from qo.event import CANCEL_WANTED, LEASE_LOST
 from qo.runtime.execution import Execution, Interruption
+from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
@@ -30,13 +31,21 @@ class Heartbeat:
     """`hold` and `let_go` are called by the worker's event loop, everything else happens in the thread."""
 
     def __init__(
-        self, store: Store, registration: Registration, *, lease_ms: int, renewals_per_lease: int, cursor: int
+        self,
+        store: Store,
+        registration: Registration,
+        *,
+        lease_ms: int,
+        renewals_per_lease: int,
+        cursor: int,
+        shared: SharedSlots | None = None,
     ) -> None:
         """`cursor` is that of the feed before the worker's first claim, so that no cancel can come before it."""
         self._store = store
         self._registration = registration
         self._lease_ms = lease_ms
         self._cursor = cursor
+        self._shared = shared
         self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
         self._worker_loop = asyncio.get_running_loop()
         self._held: dict[str, Execution] = {}
@@ -75,6 +84,8 @@ class Heartbeat:
 
     async def _beat_and_listen(self) -> None:
         tasks = [asyncio.create_task(self._beat_on()), asyncio.create_task(self._listen_on())]
+        if self._shared is not None:
+            tasks.append(asyncio.create_task(self._shared.keep(self._lost_elsewhere)))
         await self._stopped.wait()
         for task in tasks:
             task.cancel()
@@ -147,6 +158,13 @@ class Heartbeat:
             self._interrupt(execution, Interruption.CANCELLED)
         elif token == execution.lease.token:  # an earlier lease on the same job is no longer ours to lose
             self._interrupt(execution, Interruption.LOST)
+
+    def _lost_elsewhere(self, token: str) -> None:
+        """A slot that is kept in a bucket may be somebody else's: the job goes back in line, for it has its lease."""
+        with self._lock:
+            execution = self._held.get(token)
+        if execution is not None:
+            self._interrupt(execution, Interruption.STOPPED)
 
     def _interrupt(self, execution: Execution, reason: Interruption) -> None:
         # The flags first: a function in a thread sees them even while the worker's loop is blocked.

@@ -3,26 +3,93 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from qo.errors import InvalidValue
 from qo.event import LEASE_LOST
 from qo.runtime.callers import callers_of, check_holder, milliseconds
+from qo.runtime.connecting import connect
 from qo.runtime.queue import Queue
 from qo.store.base import Store
 from qo.store.check_value import check_group
+from qo.store.open import is_bucket
 from qo.store.values import GroupStatus, Limit, Renewal, SlotInfo, Source, Ticket
+
+if TYPE_CHECKING:
+    from qo.store.bucket import BucketSlots
 
 PAGE = 1000
 
 
 class ConcurrencyManager:
-    """The slots are those that jobs and callers of a limiter use, in the same groups and under the same limits.
+    """On a queue, the slots are those that jobs and callers of a limiter use, in the same groups and under the same
+    limits; in a bucket, those of everybody who names the same bucket.
 
     A holder is a name of 1 to 100 characters and has at most one slot of a group. Nothing is renewed by itself: a
     holder that does not extend its lease in time has lost its slot.
     """
+
+    def __init__(self, slots: Queue | BucketSlots) -> None:
+        self._owner = slots
+        self._slots = _SlotsOnQueue(slots) if isinstance(slots, Queue) else slots
+
+    @classmethod
+    async def open(cls, url: str, *, namespace: str | None = None) -> Self:
+        """On any url: a store's, as for `qo.connect`, or a bucket's (`s3://…`, `gs://…`, `az://…`)."""
+        if is_bucket(url):
+            from qo.store.bucket import BucketSlots
+
+            return cls(await BucketSlots.open(url))
+        return cls(await connect(url, namespace=namespace))
+
+    async def close(self) -> None:
+        await self._owner.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def try_acquire(
+        self, group: str, limit: int, holder: str, worker_id: str | None = None, lease: float | timedelta = 300
+    ) -> int | None:
+        """Take a free slot of a group for `lease` seconds; None: there is none free, or it is not this holder's
+        turn, because a job or a caller waits for it.
+
+        `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. The
+        same holder again is told its slot, and gets no second one.
+        """
+        check_holder(holder)
+        return await self._slots.try_acquire(group, limit, holder, worker_id, _seconds("lease", lease))
+
+    async def release(self, group: str, slot_id: int, holder: str) -> bool:
+        """Give a slot back. False: this holder does not have it, and nothing was changed."""
+        check_holder(holder)
+        return await self._slots.release(group, slot_id, holder)
+
+    async def extend_lease(self, group: str, slot_id: int, holder: str, additional: float | timedelta) -> bool:
+        """Let a lease end `additional` seconds later. False: this holder does not have the slot (any more)."""
+        check_holder(holder)
+        return await self._slots.extend_lease(group, slot_id, holder, _seconds("additional", additional))
+
+    async def cleanup_expired(self, group: str) -> int:
+        """End what has run out, and tell how many of this group that were.
+
+        A store that was away, or that nobody looked at for long, first gives everybody half a job's lease to renew.
+        In a bucket, a lease has run out when this process has itself seen it unchanged for that long.
+        """
+        return await self._slots.cleanup_expired(group)
+
+    async def get_status(self, group: str) -> GroupStatus:
+        """Limit, who holds which slot, and how many wait; holders by the names they gave."""
+        return await self._slots.get_status(group)
+
+
+class _SlotsOnQueue:
+    """Holders are callers without a job, of whom the store knows one for each group and name."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -32,46 +99,33 @@ class ConcurrencyManager:
         self._jobs_lease_ms = milliseconds(queue.settings.concurrency.default_lease_duration_secs)
 
     async def try_acquire(
-        self, group: str, limit: int, holder: str, worker_id: str | None = None, lease: float | timedelta = 300
+        self, group: str, limit: int, holder: str, worker_id: str | None, lease_seconds: float
     ) -> int | None:
-        """Take the lowest free slot of a group for `lease` seconds; None: there is none free, or it is not this
-        holder's turn, because a job or a caller waits for it.
-
-        `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. The
-        same holder again is told its slot, and gets no second one.
-        """
-        lease_ms = _lease_ms("lease", lease)
         caller = self._caller(group, holder)
         wanted = Limit(group=group, slots=limit, source=Source.TASK)
         await self._store.catch_up(lease_ms=self._jobs_lease_ms)
         self._queue.warn_of_ignored(await self._store.set_limits([wanted]))
+        lease_ms = milliseconds(lease_seconds)
         ticket = Ticket(holder=caller, groups=(group,), lease_ms=lease_ms, wait_ms=0, worker=worker_id)
         (grant,) = await self._store.acquire([ticket])
         return grant.slots.get(group)
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
-        """Give a slot back. False: this holder does not have it, and nothing was changed."""
         slot = await self._slot_of(group, slot_id, holder)
         if slot is None:
             return False
         (released,) = await self._store.release([(slot.holder, slot.token)])
         return released
 
-    async def extend_lease(self, group: str, slot_id: int, holder: str, additional: float | timedelta) -> bool:
-        """Let a lease end `additional` seconds later. False: this holder does not have the slot (any more)."""
-        extend_ms = _lease_ms("additional", additional)
+    async def extend_lease(self, group: str, slot_id: int, holder: str, additional_seconds: float) -> bool:
         slot = await self._slot_of(group, slot_id, holder)
         if slot is None:
             return False
+        extend_ms = milliseconds(additional_seconds)
         (held,) = await self._store.renew([Renewal(holder=slot.holder, token=slot.token, extend_ms=extend_ms)])
         return not held.lost
 
     async def cleanup_expired(self, group: str) -> int:
-        """End what has run out, everywhere, and tell how many of this group that were, jobs included.
-
-        After the store was away, or nobody looked for long, it first gives all of them half a job's lease to renew;
-        then this is 0, and a later call tells.
-        """
         check_group(group)
         cursor = await self._store.newest_event()
         held = {slot.token for slot in (await self._store.group(group)).slots}
@@ -80,7 +134,6 @@ class ConcurrencyManager:
         return len(held & await run_out_since(self._store, cursor))
 
     async def get_status(self, group: str) -> GroupStatus:
-        """Limit, who holds which slot, and how many wait; holders by the names they gave."""
         check_group(group)
         status = await self._store.group(group)
         own = callers_of("slot", group)
@@ -89,7 +142,6 @@ class ConcurrencyManager:
 
     def _caller(self, group: str, holder: str) -> str:
         check_group(group)
-        check_holder(holder)
         return callers_of("slot", group) + holder
 
     async def _slot_of(self, group: str, slot_id: int, holder: str) -> SlotInfo | None:
@@ -109,8 +161,8 @@ async def run_out_since(store: Store, cursor: int) -> set[str]:
             return tokens
 
 
-def _lease_ms(field: str, lease: float | timedelta) -> int:
-    seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
+def _seconds(field: str, span: float | timedelta) -> float:
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise InvalidValue(f"{field} is {lease!r}; use seconds above 0, or a timedelta.")
-    return milliseconds(seconds)
+        raise InvalidValue(f"{field} is {span!r}; use seconds above 0, or a timedelta.")
+    return seconds

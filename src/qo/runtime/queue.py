@@ -403,11 +403,11 @@ class Queue:
         return await self.store.revoke(group, slot_id, force=force, by=by)
 
     async def apply_configured_limits(self) -> None:
-        limits = self.settings.concurrency.limits
+        concurrency = self.settings.concurrency
+        kept_elsewhere = concurrency.shared_groups if concurrency.store is not None else ()
+        limits = [(group, slots) for group, slots in concurrency.limits.items() if group not in kept_elsewhere]
         if limits:
-            configured = [
-                Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits.items()
-            ]
+            configured = [Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits]
             self.warn_of_ignored(await self.store.set_limits(configured))
 
 

@@ -22,6 +22,7 @@ from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.ids import new_id
 from qo.runtime.notifier import Notifier
 from qo.runtime.queue import Queue
+from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.trouble import Trouble
@@ -56,6 +57,10 @@ class Worker:
         self._tasks: dict[str, Task] = {}
         self._cron: dict[str, CronEntry] = {}
         self._running: dict[str, Execution] = {}
+        self._shared: SharedSlots | None = None
+        self._admitting: dict[str, asyncio.Task[None]] = {}
+        """claimed, and waiting for slots that are kept elsewhere"""
+        self._releasing: set[asyncio.Task[None]] = set()
         self._outcomes: list[Outcome] = []
         self._unreported: list[Execution] = []
         """started by this worker, and the store has not been told that they run"""
@@ -158,7 +163,7 @@ class Worker:
             async with self._alive():
                 while not self._stopping:
                     started = await self._exchange()
-                    if until_idle and not (started or self._running or self._outcomes):
+                    if until_idle and not (started or self._running or self._admitting or self._outcomes):
                         return
                     if not started:
                         await self._something_to_do(told=lambda: self._stopping)
@@ -184,7 +189,10 @@ class Worker:
             self._outcomes = outcomes + self._outcomes  # finishing twice with one token is answered as done
         if isinstance(claimed, Claimed):
             for lease in claimed.leases:
-                self._start(lease)
+                if self._shared is not None and self._shared.wanted(lease.job):
+                    self._admitting[lease.token] = asyncio.create_task(self._admit(lease, self._shared))
+                else:
+                    self._start(lease)
         for error in answers:
             if isinstance(error, StoreUnavailable):
                 self._not_reached.tell(error)
@@ -262,12 +270,26 @@ class Worker:
         return claimed
 
     def _free_places(self) -> int:
-        return 0 if self._stopping else self.concurrency - len(self._running)
+        return 0 if self._stopping else self.concurrency - len(self._running) - len(self._admitting)
 
     def _has_news(self) -> bool:
         return any(execution.has_news() for execution in self._unreported)
 
     # --- jobs -------------------------------------------------------------------------------------------------
+
+    async def _admit(self, lease: Lease, shared: SharedSlots) -> None:
+        """Take the slots that are kept elsewhere, then start; or hand the job back, and leave that group alone."""
+        try:
+            full = await shared.take(lease.token, lease.job)
+        finally:
+            del self._admitting[lease.token]
+            self._changed.set()
+        if full is None and not self._stopping:
+            self._start(lease)
+            return
+        await shared.give_back(lease.token)
+        closed = {} if full is None else {full: round((time.time() + shared.pause_seconds(full)) * 1000)}
+        self._outcomes.append(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED, closed=closed))
 
     def _start(self, lease: Lease) -> None:
         if log.isEnabledFor(logging.INFO):
@@ -287,6 +309,9 @@ class Worker:
 
     def _ended(self, execution: Execution, outcome: Outcome | None) -> None:
         del self._running[execution.lease.token]
+        if self._shared is not None:
+            self._releasing.add(release := asyncio.create_task(self._shared.give_back(execution.lease.token)))
+            release.add_done_callback(self._releasing.discard)
         if outcome is not None:
             self._outcomes.append(outcome)  # its lease is kept alive until the store has taken it
             if log.isEnabledFor(logging.INFO):
@@ -307,7 +332,7 @@ class Worker:
         """Registered, with heartbeat, upkeep and cron; at the end drained."""
         self._loop = asyncio.get_running_loop()
         try:
-            async with self._registered(), self._beating():
+            async with self._sharing(), self._registered(), self._beating():
                 try:
                     async with self._minding():
                         yield
@@ -331,6 +356,16 @@ class Worker:
             log.info("worker %s is gone", self.name)
 
     @asynccontextmanager
+    async def _sharing(self) -> AsyncIterator[None]:
+        self._shared = await SharedSlots.open(self.queue.settings, worker=self.name)
+        try:
+            yield
+        finally:
+            if self._shared is not None:
+                await asyncio.gather(*self._releasing)
+                await self._shared.close()
+
+    @asynccontextmanager
     async def _beating(self) -> AsyncIterator[None]:
         self._heartbeat = Heartbeat(
             self._store,
@@ -338,6 +373,7 @@ class Worker:
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
             cursor=await self._store.newest_event(),
+            shared=self._shared,
         )
         self._heartbeat.start()
         try:
@@ -367,6 +403,7 @@ class Worker:
         """Let what runs end within the grace period, then hand the rest back to its place."""
         self._stopping = True
         loop = asyncio.get_running_loop()
+        await asyncio.gather(*self._admitting.values(), return_exceptions=True)
         end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
         while self._running and not self._stopping_now:
             await self._give_back(told=lambda: self._stopping_now)

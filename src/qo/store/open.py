@@ -10,6 +10,7 @@ from qo.store.values import Bounds
 
 ALLOWED = "sqlite:///path/to/qo.db, memory://, redis://host:6379/0, rediss:// (with TLS) or unix:///path/to.sock"
 REDIS_SCHEMES = ("redis", "rediss", "unix")
+BUCKET_SCHEMES = ("s3", "gs", "az")
 
 
 async def open_store(
@@ -25,6 +26,11 @@ async def open_store(
         from qo.store.redis import RedisStore
 
         return await RedisStore.open(url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction)
+    if is_bucket(url):
+        raise SettingsError(
+            f"store.url names a bucket, which keeps slots and no jobs; use {ALLOWED} for jobs, and name the bucket as "
+            "store under [concurrency], or with qo.ConcurrencyManager.open."
+        )
     from qo.store.sqlite import SQLiteStore
 
     parts = urlsplit(url)
@@ -34,6 +40,11 @@ async def open_store(
     if parts.scheme != "sqlite" or parts.netloc or not path:
         raise SettingsError(f"store.url is {url!r}; use {ALLOWED}.")
     return await SQLiteStore.open(_in_namespace(path, namespace), bounds=bounds)
+
+
+def is_bucket(url: str) -> bool:
+    """Whether it names object storage, which keeps slots and no jobs."""
+    return url.partition("://")[0] in BUCKET_SCHEMES
 
 
 def is_redis(url: str) -> bool:

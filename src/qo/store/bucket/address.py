@@ -48,10 +48,6 @@ class Address:
         return self.endpoint is not None and self.endpoint.startswith("http://")
 
 
-def is_bucket(url: str) -> bool:
-    return url.partition("://")[0] in SCHEMES
-
-
 def parse_address(url: str) -> Address:
     """What a url and the usual environment say. Raises SettingsError, whose text holds no option's value."""
     try:

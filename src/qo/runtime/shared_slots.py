@@ -1,0 +1,144 @@
+"""Groups whose slots are kept in a bucket, for workers whose queues live elsewhere: many machines, one API quota.
+
+A worker takes the slots after its claim. Where one is not to be had, the job goes back to its place without an attempt
+spent, and its group is closed in this queue for a moment: others go on, and nobody spins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Self
+
+from qo.errors import QoError, SettingsError, StoreUnavailable
+from qo.job import Job
+from qo.runtime.ids import new_id
+from qo.runtime.trouble import Trouble
+from qo.settings import Settings
+
+if TYPE_CHECKING:
+    from qo.store.bucket import BucketSlots
+
+log = logging.getLogger("qo.worker")
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
+RENEWALS_PER_LEASE = 3
+LOOK_AGAIN_SECONDS = 1.0
+HOLDER_CHARACTERS = 100
+
+Held = dict[str, tuple[int, str]]
+"""by group: the number of the slot, and the name it is held under"""
+
+
+class SharedSlots:
+    """`wanted`, `take` and `give_back` are called in the worker's loop, `keep` in that of its heartbeat."""
+
+    def __init__(
+        self, bucket: BucketSlots, groups: Mapping[str, int | None], *, worker: str, lease_seconds: float
+    ) -> None:
+        """`groups` with the limit of each, None where the bucket has one."""
+        self._bucket = bucket
+        self._groups = groups
+        self._worker = worker
+        self._lease_seconds = lease_seconds
+        self._held: dict[str, Held] = {}
+        """by token of the job's lease"""
+        self._refused: dict[str, int] = {}
+        """by group: how often in a row there was no slot"""
+        self._unreachable = Trouble("slots in the bucket cannot be had for now")
+
+    @classmethod
+    async def open(cls, settings: Settings, *, worker: str) -> Self | None:
+        """None where no group is kept elsewhere. Raises SettingsError for a group without any limit."""
+        concurrency = settings.concurrency
+        if concurrency.store is None or not concurrency.shared_groups:
+            return None
+        from qo.store.bucket import BucketSlots
+
+        bucket = await BucketSlots.open(concurrency.store)
+        try:
+            groups = {group: concurrency.limits.get(group) for group in concurrency.shared_groups}
+            for group, limit in groups.items():
+                if limit is None and await bucket.limit(group) is None:
+                    raise SettingsError(
+                        f"concurrency.shared_groups has {group!r}, which has no limit; give it one under "
+                        f"[concurrency.limits], or with qo concurrency set {group} --limit N on the bucket."
+                    )
+        except BaseException:
+            await bucket.close()
+            raise
+        return cls(bucket, groups, worker=worker, lease_seconds=concurrency.default_lease_duration_secs)
+
+    async def close(self) -> None:
+        await self._bucket.close()
+
+    def wanted(self, job: Job) -> tuple[str, ...]:
+        return tuple(group for group in job.groups if group in self._groups)
+
+    async def take(self, token: str, job: Job) -> str | None:
+        """One slot of each wanted group, all or nothing. The group of which there was none, if any."""
+        name = f"{job.id[:HOLDER_CHARACTERS]}:{new_id()}"
+        held: Held = {}
+        for group in self.wanted(job):
+            try:
+                number = await self._bucket.try_acquire(
+                    group, self._groups[group], name, self._worker, self._lease_seconds
+                )
+                self._unreachable.over()
+            except StoreUnavailable as error:
+                self._unreachable.tell(error)
+                number = None
+            if number is None:
+                self._refused[group] = self._refused.get(group, 0) + 1
+                await self._release(held)
+                return group
+            held[group] = number, name
+            self._refused.pop(group, None)
+        self._held[token] = held
+        return None
+
+    def pause_seconds(self, group: str) -> float:
+        """How long a group of which there was no slot is left alone: longer each time, and not the same for all."""
+        longest = FIRST_PAUSE_SECONDS * 2.0 ** min(self._refused.get(group, 1) - 1, 10)
+        return min(longest, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1)
+
+    async def give_back(self, token: str) -> None:
+        held = self._held.pop(token, None)
+        if held is not None:
+            await self._release(held)
+
+    async def _release(self, held: Held) -> None:
+        for group, (number, name) in held.items():
+            try:
+                await self._bucket.release(group, number, name)
+            except StoreUnavailable as error:
+                log.warning(
+                    "slot %d of %s could not be given back and runs out with its lease: %s", number, group, error
+                )
+
+    async def keep(self, lost: Callable[[str], None]) -> None:
+        """Renew what is held until cancelled; `lost` is told the token of whom a slot could not be kept for."""
+        trouble = Trouble("slots in the bucket cannot be renewed for now")
+        renew_in_seconds = self._lease_seconds / RENEWALS_PER_LEASE
+        while True:
+            await asyncio.sleep(min(renew_in_seconds, self._lease_seconds / RENEWALS_PER_LEASE))
+            try:
+                await self._renew_all()
+                trouble.over()
+                renew_in_seconds = self._lease_seconds / RENEWALS_PER_LEASE
+            except QoError as error:
+                trouble.tell(error)
+                renew_in_seconds = LOOK_AGAIN_SECONDS
+            except Exception:
+                # Whatever it was, without renewals every slot here would be taken by others.
+                log.exception("slots in the bucket could not be renewed, trying again")
+                renew_in_seconds = LOOK_AGAIN_SECONDS
+            for token, held in tuple(self._held.items()):
+                if not all(self._bucket.still_held(group, number, name) for group, (number, name) in held.items()):
+                    lost(token)
+
+    async def _renew_all(self) -> None:
+        slots = [(group, *slot) for held in tuple(self._held.values()) for group, slot in held.items()]
+        await asyncio.gather(*(self._bucket.renew(group, number, name) for group, number, name in slots))

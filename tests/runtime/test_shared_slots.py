@@ -1,0 +1,250 @@
+"""Workers whose queues live apart, with groups whose slots are kept in one bucket. Against a real S3 server."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bucket_server import shared_bucket_server
+from running import running, soon, until
+
+import qo
+from qo.runtime import shared_slots
+from qo.store.bucket import BucketSlots
+
+GROUP = "provider:openai"
+
+
+@pytest.fixture
+def bucket_url() -> str:
+    return shared_bucket_server().url(f"shared-{secrets.token_hex(6)}")
+
+
+@pytest.fixture
+async def bucket(bucket_url: str) -> AsyncIterator[BucketSlots]:
+    opened = await BucketSlots.open(bucket_url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def settings(bucket_url: str) -> dict[str, Any]:
+    return {
+        "concurrency": {"store": bucket_url, "shared_groups": [GROUP], "limits": {GROUP: 2}},
+        "worker": {"grace_secs": 5},
+    }
+
+
+@pytest.fixture
+async def queues(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[list[qo.Queue]]:
+    """Three machines with a local queue each."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(await qo.connect(f"sqlite:///{tmp_path}/{n}.db", settings=settings))
+            for n in range(3)
+        ]
+
+
+async def held(bucket: BucketSlots) -> int:
+    return (await bucket.get_status(GROUP)).active
+
+
+async def test_no_more_run_at_once_than_the_bucket_has_slots_and_nothing_is_left_held(
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
+    inside, most = 0, 0
+    workers = [qo.Worker(queue, f"worker-{number}", concurrency=4) for number, queue in enumerate(queues)]
+
+    async def call() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await asyncio.sleep(0.005)
+        inside -= 1
+
+    for worker in workers:
+        worker.task("call", groups=[GROUP])(call)
+    jobs = [(queue, await queue.submit("call")) for queue in queues for _ in range(8)]
+    async with running(*workers):
+        ended = [await queue.wait(job.id, timeout=60) for queue, job in jobs]
+
+    assert most == 2
+    assert {(job.state, job.attempts) for job in ended} == {(qo.State.SUCCEEDED, 1)}
+    assert await held(bucket) == 0
+
+
+async def test_a_job_without_a_slot_goes_back_to_its_place_without_an_attempt_and_does_not_hold_up_others(
+    queues: list[qo.Queue], bucket: BucketSlots
+) -> None:
+    for number in range(2):
+        assert await bucket.try_acquire(GROUP, 2, f"other-{number}", None, 60) is not None
+    queue = queues[0]
+    worker = qo.Worker(queue, "worker-1", concurrency=1)
+    ran: list[str] = []
+
+    @worker.task(groups=[GROUP])
+    async def shared() -> None:
+        ran.append("shared")
+
+    @worker.task
+    async def plain() -> None:
+        ran.append("plain")
+
+    first = await queue.submit("shared")
+    others = [await queue.submit("plain") for _ in range(3)]
+    async with running(worker):
+        for other in others:
+            await queue.wait(other.id, timeout=20)
+        after = await queue.get(first.id)
+        status = await queue.limit(GROUP)
+
+    assert ran == ["plain"] * 3
+    assert (after.state, after.attempts, after.position) == (qo.State.QUEUED, 0, 1)
+    assert status.closed_until is not None
+
+
+async def test_it_starts_when_a_slot_is_given_back(
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
+    await bucket.set_limit(GROUP, 1)
+    slot = await bucket.try_acquire(GROUP, 1, "other", None, 60)
+    assert slot is not None
+    worker = qo.Worker(queues[0], "worker-1")
+    worker.task("call", groups=[GROUP])(lambda: "called")
+    job = await queues[0].submit("call")
+    async with running(worker):
+
+        async def was_refused() -> bool:
+            return (await queues[0].limit(GROUP)).closed_until is not None
+
+        await until(was_refused)
+        await bucket.release(GROUP, slot, "other")
+        ended = await queues[0].wait(job.id, timeout=20)
+
+    assert (ended.result, ended.attempts) == ("called", 1)
+
+
+def test_a_full_group_is_left_alone_for_longer_each_time_and_never_the_same(settings: dict[str, Any]) -> None:
+    slots = shared_slots.SharedSlots(None, {GROUP: 1}, worker="w", lease_seconds=60)  # type: ignore[arg-type]
+    pauses = []
+    for refused in range(1, 12):
+        slots._refused[GROUP] = refused
+        pauses.append([slots.pause_seconds(GROUP) for _ in range(20)])
+
+    assert all(0.25 <= pause <= 0.5 for pause in pauses[0])
+    assert all(15 <= pause <= 30 for pause in pauses[-1])
+    assert len(set(pauses[-1])) > 1
+
+
+async def test_a_slot_is_kept_while_its_job_runs(
+    settings: dict[str, Any], bucket: BucketSlots, tmp_path: Path
+) -> None:
+    settings["concurrency"]["default_lease_duration_secs"] = 1.5
+    begun, go_on = asyncio.Event(), asyncio.Event()
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+
+        @worker.task(groups=[GROUP])
+        async def long() -> str:
+            begun.set()
+            await go_on.wait()
+            return "done"
+
+        job = await queue.submit("long")
+        async with running(worker):
+            await soon(begun.wait())
+            assert await held(bucket) == 1  # seen, so that from now on it can be seen to have run out
+            await asyncio.sleep(2.5)
+            still_held = await held(bucket)
+            go_on.set()
+            ended = await queue.wait(job.id, timeout=20)
+
+    assert (still_held, ended.result, ended.attempts) == (1, "done", 1)
+    assert await held(bucket) == 0
+
+
+async def test_a_job_whose_slot_is_lost_is_told_and_goes_back_in_line(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings["concurrency"]["default_lease_duration_secs"] = 1.5
+    told: list[bool] = []
+    runs = 0
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+
+        @worker.task(groups=[GROUP])
+        async def long() -> str:
+            nonlocal runs
+            runs += 1
+            if runs > 1:
+                return "second run"
+            monkeypatch.setattr(BucketSlots, "still_held", lambda *_: False)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                told.append(True)
+                monkeypatch.undo()
+            return "never"
+
+        job = await queue.submit("long")
+        async with running(worker):
+            ended = await queue.wait(job.id, timeout=20)
+
+    assert (told, ended.result, ended.attempts) == ([True], "second run", 1)
+
+
+async def test_a_shared_group_without_a_limit_is_refused_when_the_worker_starts(
+    settings: dict[str, Any], bucket: BucketSlots, tmp_path: Path
+) -> None:
+    settings["concurrency"]["limits"] = {}
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+        worker.task("call", groups=[GROUP])(lambda: "called")
+        with pytest.raises(qo.SettingsError, match=r"shared_groups has 'provider:openai', which has no limit"):
+            await worker.run_until_idle()
+        await bucket.set_limit(GROUP, 1)
+        job = await queue.submit("call")
+        await soon(worker.run_until_idle())
+
+        assert (await queue.get(job.id)).result == "called"
+
+
+async def test_the_configured_limit_of_a_shared_group_is_the_buckets_alone(queues: list[qo.Queue]) -> None:
+    assert (await queues[0].limit(GROUP)).limit is None
+
+
+# --- the manager on a bucket ----------------------------------------------------------------------------------
+
+
+async def test_the_manager_has_the_same_calls_on_a_bucket(bucket_url: str) -> None:
+    async with await qo.ConcurrencyManager.open(bucket_url) as manager:
+        taken = {await manager.try_acquire("api", 2, f"holder-{n}", "worker-1", 60) for n in range(2)}
+        assert taken == {0, 1}
+        assert await manager.try_acquire("api", 2, "late") is None
+        status = await manager.get_status("api")
+        assert (status.active, {slot.holder for slot in status.slots}) == (2, {"holder-0", "holder-1"})
+        slot = next(slot.slot_id for slot in status.slots if slot.holder == "holder-0")
+        assert not await manager.release("api", slot, "holder-1")
+        assert await manager.extend_lease("api", slot, "holder-0", 30)
+        assert await manager.release("api", slot, "holder-0")
+        assert await manager.cleanup_expired("api") == 0
+        assert await manager.try_acquire("api", 2, "late") == slot
+
+
+async def test_the_manager_opens_any_store(tmp_path: Path) -> None:
+    async with await qo.ConcurrencyManager.open(f"sqlite:///{tmp_path}/qo.db") as manager:
+        assert await manager.try_acquire("api", 1, "ann") == 0
+
+
+async def test_a_bucket_is_no_place_for_jobs(bucket_url: str) -> None:
+    with pytest.raises(qo.SettingsError, match="a bucket, which keeps slots and no jobs"):
+        await qo.connect(bucket_url)
