@@ -14,7 +14,6 @@ from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
 from qo.job import State
-from qo.policy.words import span
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.execution import Execution, Interruption, storable
 from qo.runtime.gathering import Gathering
@@ -27,6 +26,7 @@ from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
+from qo.runtime.worker_log import log_start, told
 from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, TaskOptions
 
 log = logging.getLogger("qo.worker")
@@ -293,7 +293,7 @@ class Worker:
 
     def _start(self, lease: Lease) -> None:
         if log.isEnabledFor(logging.INFO):
-            _log_start(lease)
+            log_start(lease)
         execution = Execution(
             lease,
             self._tasks[lease.job.task],
@@ -315,7 +315,7 @@ class Worker:
         if outcome is not None:
             self._outcomes.append(outcome)  # its lease is kept alive until the store has taken it
             if log.isEnabledFor(logging.INFO):
-                log.info("%s %s: %s", execution.task.name, execution.lease.job.id, _told(outcome))
+                log.info("%s %s: %s", execution.task.name, execution.lease.job.id, told(outcome))
         else:
             self._let_go(execution.lease.token)
             log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
@@ -441,27 +441,3 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
-
-
-def _told(outcome: Outcome) -> str:
-    if outcome.state is State.QUEUED:
-        return "handed back to its place"
-    if outcome.state is State.SCHEDULED and outcome.retry_at_ms is not None:
-        return f"failed, to be tried again in {span(outcome.retry_at_ms / 1000 - time.time())}"
-    return outcome.state.value
-
-
-def _log_start(lease: Lease) -> None:
-    job = lease.job
-    waited = (
-        span((job.started_at - job.joined_at).total_seconds()) if job.started_at and job.joined_at else "not at all"
-    )
-    slots = " ".join(f"{group}#{number}" for group, number in lease.slots.items())
-    log.info(
-        "starting %s %s (priority %d, waited %s%s)",
-        job.task,
-        job.id,
-        job.priority,
-        waited,
-        f", slots {slots}" if slots else "",
-    )
