@@ -299,6 +299,9 @@ class SlotsInProcess:
         self._settle()
         return figures
 
+    def close(self) -> None:
+        """There is nothing to end."""
+
     def _enter_or_join(
         self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: Callable[[], AnyWaiter]
     ) -> LeaseInProcess | AnyWaiter:
