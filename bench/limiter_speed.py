@@ -1,11 +1,11 @@
 """What a limiter costs in process, beside two nested semaphores of the standard library.
 
-Both take turns in short rounds of one run, and the best round of each counts.
+Both take turns in short rounds of one run, and the best round of each counts. The semaphores are as a program would
+use them: nested, provider first, and with what `Limiter.get_metrics` tells kept by hand; for tasks also bare.
 
-Uncontended: one acquire and release over two levels, a provider and the total. In threads the semaphores keep the
-same metrics by hand, in tasks they keep none. Contended: 100 wait for 4 slots that are held; how long it takes, for
-each, until all have been in and out once those are given back. Every one waits only once, because under constant load
-a `threading.Semaphore` lets in again who has just left, and hands over nothing.
+Uncontended: one acquire and release over two levels, a provider and the total. Contended: as many as there are slots
+are inside and 100 wait. Threads wait only once: how long, for each, until all have been in and out, because under
+constant load a `threading.Semaphore` lets in again who has just left, and hands over nothing. Tasks come back for more.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack
 
 import qo
 
 Way = Callable[[], Awaitable[float]]
+Block = Callable[[str], AbstractAsyncContextManager[object]]
 
 PROVIDER, LIMIT, TOTAL = "ollama", 4, 12
+LIMITS = {PROVIDER: LIMIT, "gemini": 8, "openai": 10, "deepseek": 8}
 WAITERS = 100
 PAIRS = 2000
+ENTRIES_EACH = 5
 AT_MOST_TIMES = 1.5
 
 
@@ -69,13 +72,73 @@ class SemaphoresByHand:
         self._semaphores[name].release()
 
 
+class TasksByHand:
+    """The same for tasks of one event loop."""
+
+    def __init__(self) -> None:
+        limits = {**LIMITS, "total": TOTAL}
+        self.semaphores = {name: asyncio.Semaphore(limit) for name, limit in limits.items()}
+        self._in_flight = dict.fromkeys(limits, 0)
+        self._blocked_by = dict.fromkeys(limits, 0)
+        self._waiting = dict.fromkeys(limits, 0)
+        self._blocked_seconds = self._longest_seconds = 0.0
+
+    async def take(self, name: str) -> None:
+        semaphore = self.semaphores[name]
+        if semaphore.locked():
+            began = time.monotonic()
+            self._waiting[name] += 1
+            self._blocked_by[name] += 1
+            try:
+                await semaphore.acquire()
+            finally:
+                waited = time.monotonic() - began
+                self._waiting[name] -= 1
+                self._blocked_seconds += waited
+                self._longest_seconds = max(waited, self._longest_seconds)
+        else:
+            await semaphore.acquire()
+        self._in_flight[name] += 1
+
+    def give_back(self, name: str) -> None:
+        self._in_flight[name] -= 1
+        self.semaphores[name].release()
+
+
+class BlockByHand:
+    __slots__ = ("_by_hand", "_provider")
+
+    def __init__(self, by_hand: TasksByHand, provider: str) -> None:
+        self._by_hand = by_hand
+        self._provider = provider
+
+    async def __aenter__(self) -> None:
+        await self._by_hand.take(self._provider)
+        try:
+            await self._by_hand.take("total")
+        except BaseException:
+            self._by_hand.give_back(self._provider)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._by_hand.give_back("total")
+        self._by_hand.give_back(self._provider)
+
+
 async def report(*, rounds: int = 60) -> None:
-    print(f"limiter in process, {PROVIDER} {LIMIT} and a total of {TOTAL}: an acquire and release, uncontended")
-    _tell("threads", await best_of_turns(rounds, threads_on_limiter(), threads_by_hand()), bar=AT_MOST_TIMES)
-    _tell("tasks", await best_of_turns(rounds, tasks_on_limiter(), tasks_by_semaphores()), bar=AT_MOST_TIMES)
-    print(f"the same with {WAITERS} waiting: a hand-over")
+    print(f"limiter in process, a provider of {LIMIT} and a total of {TOTAL}: an acquire and release, uncontended")
+    limiter, by_hand = _limiter(), SemaphoresByHand()
+    seconds = await best_of_turns(
+        rounds, pairs_in_a_thread(lambda: limiter.acquire(PROVIDER)), pairs_in_a_thread(lambda: by_hand)
+    )
+    _tell("threads", seconds, bar=AT_MOST_TIMES)
+    _tell("tasks", await best_of_turns(rounds, *(way() for way in PAIRS_IN_A_TASK)), bar=AT_MOST_TIMES)
+    print(f"the same with {WAITERS} waiting: from one to the next")
     _tell("threads", await best_of_turns(rounds, drain_threads_of_limiter, drain_threads_by_hand), bar=1)
-    _tell("tasks", await best_of_turns(rounds, drain_tasks_of_limiter, drain_tasks_of_semaphores), bar=1)
+    for what, providers in (("tasks, one provider full", [PROVIDER]), ("tasks, four providers, total full", [*LIMITS])):
+        ways = [contended_tasks(block, providers) for block in (_limited_block, _block_by_hand)]
+        bare = contended_bare_tasks(providers)
+        _tell(what, await best_of_turns(rounds, *ways, bare), bar=1)
 
 
 async def best_of_turns(rounds: int, *ways: Way) -> list[float]:
@@ -86,33 +149,18 @@ async def best_of_turns(rounds: int, *ways: Way) -> list[float]:
     return best
 
 
-def threads_on_limiter() -> Way:
-    limiter = _limiter()
-
+def pairs_in_a_thread(block: Callable[[], AbstractContextManager[object]]) -> Way:
     async def pairs() -> float:
         began = time.perf_counter()
         for _ in range(PAIRS):
-            with limiter.acquire(PROVIDER):
+            with block():
                 pass
         return (time.perf_counter() - began) / PAIRS
 
     return pairs
 
 
-def threads_by_hand() -> Way:
-    by_hand = SemaphoresByHand()
-
-    async def pairs() -> float:
-        began = time.perf_counter()
-        for _ in range(PAIRS):
-            with by_hand:
-                pass
-        return (time.perf_counter() - began) / PAIRS
-
-    return pairs
-
-
-def tasks_on_limiter() -> Way:
+def pairs_on_limiter() -> Way:
     limiter = _limiter()
 
     async def pairs() -> float:
@@ -125,7 +173,20 @@ def tasks_on_limiter() -> Way:
     return pairs
 
 
-def tasks_by_semaphores() -> Way:
+def pairs_by_hand() -> Way:
+    by_hand = TasksByHand()
+
+    async def pairs() -> float:
+        began = time.perf_counter()
+        for _ in range(PAIRS):
+            async with BlockByHand(by_hand, PROVIDER):
+                pass
+        return (time.perf_counter() - began) / PAIRS
+
+    return pairs
+
+
+def pairs_of_bare_semaphores() -> Way:
     provider, total = asyncio.Semaphore(LIMIT), asyncio.Semaphore(TOTAL)
 
     async def pairs() -> float:
@@ -138,6 +199,9 @@ def tasks_by_semaphores() -> Way:
     return pairs
 
 
+PAIRS_IN_A_TASK = (pairs_on_limiter, pairs_by_hand, pairs_of_bare_semaphores)
+
+
 async def drain_threads_of_limiter() -> float:
     limiter = _limiter()
     return drain_threads(lambda: limiter.acquire(PROVIDER), lambda: limiter.get_metrics()["waiting"][PROVIDER])
@@ -146,33 +210,6 @@ async def drain_threads_of_limiter() -> float:
 async def drain_threads_by_hand() -> float:
     by_hand = SemaphoresByHand()
     return drain_threads(lambda: by_hand, lambda: by_hand.waiting[PROVIDER])
-
-
-async def drain_tasks_of_limiter() -> float:
-    limiter = _limiter()
-
-    async def enter() -> None:
-        async with limiter.acquire(PROVIDER):
-            pass
-
-    async with AsyncExitStack() as held:
-        for _ in range(LIMIT):
-            await held.enter_async_context(limiter.acquire(PROVIDER))
-        return await drain_tasks(enter, held)
-
-
-async def drain_tasks_of_semaphores() -> float:
-    provider, total = asyncio.Semaphore(LIMIT), asyncio.Semaphore(TOTAL)
-
-    async def enter() -> None:
-        async with provider, total:
-            pass
-
-    async with AsyncExitStack() as held:
-        for _ in range(LIMIT):
-            await held.enter_async_context(total)
-            await held.enter_async_context(provider)
-        return await drain_tasks(enter, held)
 
 
 def drain_threads(block: Callable[[], AbstractContextManager[object]], waiting: Callable[[], int]) -> float:
@@ -197,24 +234,59 @@ def drain_threads(block: Callable[[], AbstractContextManager[object]], waiting: 
     return (time.perf_counter() - began) / WAITERS
 
 
-async def drain_tasks(enter: Callable[[], Coroutine[None, None, None]], held: AsyncExitStack) -> float:
-    """Seconds a hand-over. `held` holds all slots."""
-    tasks = [asyncio.create_task(enter()) for _ in range(WAITERS)]
-    await asyncio.sleep(0)
+def contended_tasks(new: Callable[[], Block], providers: list[str]) -> Way:
+    async def entries() -> float:
+        block = new()
+
+        async def enter_often(provider: str) -> None:
+            for _ in range(ENTRIES_EACH):
+                async with block(provider):
+                    await asyncio.sleep(0)
+
+        return await _seconds_an_entry(enter_often, providers)
+
+    return entries
+
+
+def contended_bare_tasks(providers: list[str]) -> Way:
+    async def entries() -> float:
+        semaphores, total = TasksByHand().semaphores, asyncio.Semaphore(TOTAL)
+
+        async def enter_often(provider: str) -> None:
+            semaphore = semaphores[provider]
+            for _ in range(ENTRIES_EACH):
+                async with semaphore, total:
+                    await asyncio.sleep(0)
+
+        return await _seconds_an_entry(enter_often, providers)
+
+    return entries
+
+
+async def _seconds_an_entry(enter_often: Callable[[str], Awaitable[None]], providers: list[str]) -> float:
+    tasks = WAITERS + (LIMIT if providers == [PROVIDER] else TOTAL)
     began = time.perf_counter()
-    await held.aclose()
-    for task in tasks:
-        await task
-    return (time.perf_counter() - began) / WAITERS
+    await asyncio.gather(*(enter_often(providers[number % len(providers)]) for number in range(tasks)))
+    return (time.perf_counter() - began) / tasks / ENTRIES_EACH
 
 
 def _limiter() -> qo.Limiter:
-    return qo.Limiter({PROVIDER: LIMIT}, total=TOTAL)
+    return qo.Limiter(LIMITS, total=TOTAL)
+
+
+def _limited_block() -> Block:
+    return _limiter().acquire
+
+
+def _block_by_hand() -> Block:
+    by_hand = TasksByHand()
+    return lambda provider: BlockByHand(by_hand, provider)
 
 
 def _tell(who: str, seconds: list[float], *, bar: float) -> None:
-    limiter, semaphores = seconds
-    print(
-        f"  {who}: {limiter * 1e6:.2f} µs, two semaphores {semaphores * 1e6:.2f} µs: "
-        f"{limiter / semaphores:.2f} times as long (at most {bar})"
-    )
+    limiter, by_hand, *bare = seconds
+    told = f"  {who}: {limiter * 1e6:.2f} µs, semaphores with metrics {by_hand * 1e6:.2f} µs, ratio "
+    told += f"{limiter / by_hand:.2f} (at most {bar})"
+    if bare:
+        told += f"; without metrics {bare[0] * 1e6:.2f} µs, ratio {limiter / bare[0]:.2f}"
+    print(told)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from qo.runtime.limiter_in_process import Group, LeaseInProcess, Line, SlotsInProcess, Waiter
+from qo.runtime.limiter_in_process import Group, LeaseInProcess, Line, NewWaiter, SlotsInProcess, Waiter
 
 
 class Event(NamedTuple):
@@ -22,12 +22,12 @@ class RecordedSlots(SlotsInProcess):
         super().__init__()
         self.history: list[Event] = []
 
-    def _take(self, line: Line) -> LeaseInProcess:
+    def _take(self, line: Line) -> list[int]:
         self.history.append(Event("entered", names(line)))
         return super()._take(line)
 
-    def _let_in(self, line: Line, lease: LeaseInProcess) -> Waiter:
-        waiter = super()._let_in(line, lease)
+    def _let_in(self, line: Line, group: Group, numbers: list[int]) -> Waiter:
+        waiter = super()._let_in(line, group, numbers)
         if self.history[-1].what == "entered" and self.history[-1].key is None:
             self.history.pop()  # written down by `_take` just before
         self.history.append(Event("entered", names(line), waiter.key))
@@ -45,13 +45,14 @@ class RecordedSlots(SlotsInProcess):
         self.history.append(Event("left", names(lease._line)))
         return super()._give_back(lease)
 
-    def _join(self, line: Line, waiter: Waiter, full: Group) -> None:
-        super()._join(line, waiter, full)
+    def _join(self, line: Line, full: Group, new_waiter: NewWaiter) -> Waiter:
+        waiter = super()._join(line, full, new_waiter)
         self.history.append(Event("waits", names(line), waiter.key))
+        return waiter
 
     def _remove(self, waiter: Waiter) -> None:
         super()._remove(waiter)
-        self.history.append(Event("gave up", names(waiter.line), waiter.key))
+        self.history.append(Event("gave up", names(waiter._line), waiter.key))
 
 
 def names(line: Line) -> tuple[str, ...]:

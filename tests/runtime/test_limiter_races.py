@@ -205,14 +205,14 @@ def test_a_slot_given_back_between_the_look_and_the_wait_is_not_missed(
     block = entered(limiter)
     gave_back = threading.Event()
 
-    class Waiter(limiter_in_process.ThreadWaiter):
-        def __init__(self) -> None:
-            # The group was found full; the waiter is not in line yet, and the lock is held.
-            super().__init__()
-            leave_in_another_thread(block)
-            gave_back.set()
+    def new_waiter(*of: Any) -> limiter_in_process.Waiter:
+        # The group was found full; the waiter is not in line yet, and the lock is held.
+        leave_in_another_thread(block)
+        gave_back.set()
+        return original(*of)
 
-    monkeypatch.setattr(limiter_in_process, "ThreadWaiter", Waiter)
+    original = limiter_in_process.new_thread_waiter
+    monkeypatch.setattr(limiter_in_process, "new_thread_waiter", new_waiter)
     with limiter.acquire("ollama", timeout=20):
         assert gave_back.is_set()
         assert state(limiter) == (1, 0)

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Iterable, Mapping
 from types import CoroutineType, MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
+import msgspec
+
 from qo.errors import InvalidValue, SettingsError
 from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
 from qo.policy.ordering import NORMAL, parse_priority
@@ -267,16 +269,14 @@ class Limiter:
         return wanted
 
 
-class Admission:
+class Admission(msgspec.Struct, eq=False):
     """The way into one block and out of it, by `with` or by `async with`. Made by `Limiter.acquire`."""
 
-    __slots__ = ("_groups", "_lease", "_priority", "_slots", "_timeout")
-
-    def __init__(self, slots: Slots[Any], groups: tuple[str, ...], timeout: float | None, priority: int) -> None:
-        self._slots = slots
-        self._groups: tuple[str, ...] | None = groups
-        self._timeout = timeout
-        self._priority = priority
+    _slots: Slots[Any]
+    _groups: tuple[str, ...] | None
+    _timeout: float | None
+    _priority: int
+    _lease: Lease | None = None
 
     def __enter__(self) -> Lease:
         groups = self._groups or _refuse_second_use()

@@ -9,8 +9,8 @@ So after every step, a group that has room has nothing parked, and whoever comes
 theirs passes nobody who could have gone first.
 
 A freed slot is given to a waiter under the lock, before it is woken: nobody can come between, and one release wakes
-exactly those who hold a slot now. What a waiter was given is in `waiter.lease`; whether its wait ended in time, by a
-timeout or by a cancellation is decided by whoever takes the lock first.
+exactly those who hold a slot now. Whether a wait ended in time, by a timeout or by a cancellation is decided by whoever
+takes the lock first.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
 from heapq import heapify, heappop, heappush, heapreplace
 from threading import get_ident
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar
+
+import msgspec
 
 from qo.policy.ordering import order_key
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 
 UNLIMITED = sys.maxsize
+NO_NUMBERS: list[int] = []
+"""of one who waits"""
 SWEEP_AT_LINES = 1000
 
 
@@ -104,18 +108,15 @@ class Line:
             self.gone -= 1
 
 
-class LeaseInProcess:
+class LeaseInProcess(msgspec.Struct, eq=False):
     """A slot in every limited group that was asked for. It cannot get lost: it ends with its block."""
 
-    __slots__ = ("_limited", "_line", "_numbers", "_token")
+    _line: Line
+    _limited: tuple[bool, ...]
+    _numbers: list[int]
+    _token: int
 
-    lost: Final = False
-
-    def __init__(self, line: Line, numbers: list[int], token: int) -> None:
-        self._line = line
-        self._limited = line.limited
-        self._numbers = numbers
-        self._token = token
+    lost: ClassVar[bool] = False
 
     @property
     def token(self) -> str:
@@ -125,22 +126,18 @@ class LeaseInProcess:
     @property
     def slots(self) -> dict[str, int]:
         """By group, the lowest number that was free; without the groups that had no limit."""
-        held = zip(self._line.groups, self._numbers, self._limited, strict=True)
+        held = zip(self._line.groups, self._numbers, self._limited, strict=False)  # one in line has no numbers yet
         return {group.name: number for group, number, limited in held if limited}
 
     def __repr__(self) -> str:
         return f"<lease {self._token} of slots {self.slots}>"
 
 
-class Waiter:
-    """Somebody in line. `lease` is what it was given, set before it is woken."""
-
-    __slots__ = ("gave_up", "key", "lease", "line", "since")
+class Waiter(LeaseInProcess, eq=False):
+    """Somebody in line: a lease to be, which has numbers as soon as it is let in and before it is woken."""
 
     key: int
-    line: Line
     since: float
-    lease: LeaseInProcess | None
     gave_up: bool
 
     def wake(self) -> bool:
@@ -148,14 +145,8 @@ class Waiter:
         raise NotImplementedError
 
 
-class ThreadWaiter(Waiter):
-    __slots__ = ("_told",)
-
-    def __init__(self) -> None:
-        self.lease = None
-        self.gave_up = False
-        self._told = threading.Lock()
-        self._told.acquire()
+class ThreadWaiter(Waiter, eq=False):
+    _told: threading.Lock
 
     def wait(self, timeout: float | None) -> None:
         self._told.acquire(timeout=-1 if timeout is None else timeout)
@@ -165,14 +156,15 @@ class ThreadWaiter(Waiter):
         return True
 
 
-class TaskWaiter(Waiter):
-    __slots__ = ("_loop", "_told")
+def new_thread_waiter(line: Line, key: int, since: float) -> Waiter:
+    told = threading.Lock()
+    told.acquire()
+    return ThreadWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, told)
 
-    def __init__(self) -> None:
-        self.lease = None
-        self.gave_up = False
-        self._loop = asyncio.get_running_loop()
-        self._told = self._loop.create_future()
+
+class TaskWaiter(Waiter, eq=False):
+    _loop: asyncio.AbstractEventLoop
+    _told: asyncio.Future[None]
 
     def wait(self, timeout: float | None) -> Awaitable[None]:
         if timeout is not None:
@@ -198,7 +190,12 @@ class TaskWaiter(Waiter):
             self._told.set_result(None)
 
 
-AnyWaiter = TypeVar("AnyWaiter", bound=Waiter)
+def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
+    loop = asyncio.get_running_loop()
+    return TaskWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, loop, loop.create_future())
+
+
+NewWaiter = Callable[[Line, int, float], Waiter]
 
 
 class SlotsInProcess:
@@ -210,7 +207,7 @@ class SlotsInProcess:
         self._groups: dict[str, Group] = {}
         self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
         self._sweep_at = SWEEP_AT_LINES
-        self._left: deque[LeaseInProcess | Waiter] = deque()
+        self._left: deque[LeaseInProcess] = deque()
         self._last_ticket = 0
         # Microseconds, as tokens of the stores are, so that those of the next start are greater.
         self._last_token = time.time_ns() // 1000
@@ -222,22 +219,27 @@ class SlotsInProcess:
 
     def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> LeaseInProcess:
         """A slot in every group, now or when it is the thread's turn. Raises `Timeout` after so many seconds."""
-        entered = self._enter_or_join(groups, timeout, priority, ThreadWaiter)
-        if isinstance(entered, LeaseInProcess):
-            return entered
+        lease = self._enter_or_join(groups, timeout, priority, new_thread_waiter)
+        if lease._numbers:
+            return lease
+        waiter: ThreadWaiter = lease  # type: ignore[assignment]  # asking of a Struct what it is takes long
         try:
-            entered.wait(timeout)
+            waiter.wait(timeout)
         except BaseException:
-            self._give_up(entered)
+            self._give_up(waiter)
             raise
-        return entered.lease or self._what_came_at_last(entered, timeout)
+        if not waiter._numbers:
+            self._take_last_chance(waiter, timeout)
+        return waiter
 
     def enter_async(
         self, groups: tuple[str, ...], timeout: float | None, priority: int
     ) -> LeaseInProcess | Coroutine[Any, Any, LeaseInProcess]:
         """The same for a task: the lease, or what to await for it. Then it stands in line already."""
-        entered = self._enter_or_join(groups, timeout, priority, TaskWaiter)
-        return entered if isinstance(entered, LeaseInProcess) else self._wait_async(entered, timeout)
+        lease = self._enter_or_join(groups, timeout, priority, new_task_waiter)
+        if lease._numbers:
+            return lease
+        return self._wait_async(lease, timeout)  # type: ignore[arg-type]  # as above, it is a waiter
 
     async def _wait_async(self, waiter: TaskWaiter, timeout: float | None) -> LeaseInProcess:
         try:
@@ -245,7 +247,9 @@ class SlotsInProcess:
         except BaseException:
             self._give_up(waiter)
             raise
-        return waiter.lease or self._what_came_at_last(waiter, timeout)
+        if not waiter._numbers:
+            self._take_last_chance(waiter, timeout)
+        return waiter
 
     def leave(self, lease: LeaseInProcess, error: BaseException | None = None) -> Awaitable[None]:
         """Give the slots back, once, and hand them on. Never blocks, and need not be awaited."""
@@ -303,10 +307,10 @@ class SlotsInProcess:
         """There is nothing to end."""
 
     def _enter_or_join(
-        self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: Callable[[], AnyWaiter]
-    ) -> LeaseInProcess | AnyWaiter:
+        self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: NewWaiter
+    ) -> LeaseInProcess:
         """The slots, or one who stands in line for them. Whoever would not wait is refused and not counted."""
-        let_in: list[Waiter] = []
+        let_in: list[Waiter] | None = None
         self._lock.acquire()  # not `with`, which takes as long as all that is done in here
         try:
             if self._left:
@@ -316,11 +320,9 @@ class SlotsInProcess:
                 if group.active >= group.limit:
                     break
             else:
-                return self._take(line)
+                return LeaseInProcess(line, line.limited, self._take(line), self._last_token)
             if timeout != 0:
-                waiter = new_waiter()
-                self._join(line, waiter, group)
-                return waiter
+                return self._join(line, group, new_waiter)
             refused = group.figures()
         finally:
             self._lock.release()
@@ -330,22 +332,22 @@ class SlotsInProcess:
                 self._settle()
         raise too_late(refused, 0)
 
-    def _what_came_at_last(self, waiter: Waiter, timeout: float | None) -> LeaseInProcess:
-        """The time is up. A slot that came in this very moment is kept."""
+    def _take_last_chance(self, waiter: Waiter, timeout: float | None) -> None:
+        """The time is up. A slot that came in this very moment is kept; otherwise raises `Timeout`."""
         with self._lock:
             let_in = self._carry_out_leaves()
-            if waiter.lease is None:
-                full = waiter.line.parked_at
+            full = waiter._line.parked_at
+            is_late = not waiter._numbers
+            if is_late:
+                assert full is not None
                 waiter.gave_up = True
                 self._remove(waiter)
-                assert full is not None
                 refused = full.figures()
         self._wake(let_in)
         self._settle()
-        if waiter.lease is None:
+        if is_late:
             assert timeout is not None
             raise too_late(refused, timeout)
-        return waiter.lease
 
     def _give_up(self, waiter: Waiter) -> None:
         """Take it out of the line, or hand on what it was given meanwhile."""
@@ -373,15 +375,15 @@ class SlotsInProcess:
 
     # What follows changes the state, and is called with the lock held.
 
-    def _take(self, line: Line) -> LeaseInProcess:
+    def _take(self, line: Line) -> list[int]:
         """Also of groups without a limit, because one may come: then those who are inside count."""
         numbers = []
         for group in line.groups:
             active = group.active
             numbers.append(heappop(group.free_numbers) if group.free_numbers else active)
             group.active = active + 1
-        self._last_token = token = self._last_token + 1
-        return LeaseInProcess(line, numbers, token)
+        self._last_token += 1
+        return numbers
 
     def _pass_on(self, lease: LeaseInProcess) -> Waiter | None:
         """Give the very same slots to the next one, as `_give_back` and `_hand_over` would, if that is easily seen.
@@ -390,8 +392,9 @@ class SlotsInProcess:
         With the slots taken again, no group has more room than before, and nobody else can go.
         """
         line = lease._line
-        assert line.parked_at is not None
-        first = line.parked_at.parked[0]
+        parked_at = line.parked_at
+        assert parked_at is not None
+        first = parked_at.parked[0]
         if first[1] is not line or first[0] != line.waiters[0].key:
             return None
         for group, number in zip(line.groups, lease._numbers):  # noqa: B905 - as below
@@ -401,8 +404,8 @@ class SlotsInProcess:
                 or (group.free_numbers and group.free_numbers[0] < number)
             ):
                 return None
-        self._last_token = token = self._last_token + 1
-        return self._let_in(line, LeaseInProcess(line, lease._numbers, token))
+        self._last_token += 1
+        return self._let_in(line, parked_at, lease._numbers)
 
     def _give_back(self, lease: LeaseInProcess) -> bool:
         """Whether anybody is parked at one of the groups."""
@@ -418,11 +421,9 @@ class SlotsInProcess:
                 is_parked = True
         return is_parked
 
-    def _join(self, line: Line, waiter: Waiter, full: Group) -> None:
+    def _join(self, line: Line, full: Group, new_waiter: NewWaiter) -> Waiter:
         self._last_ticket = ticket = self._last_ticket + 1
-        waiter.key = line.first_key + ticket
-        waiter.line = line
-        waiter.since = self._clock()
+        waiter = new_waiter(line, line.first_key + ticket, self._clock())
         line.waiters.append(waiter)
         group = line.parked_at
         if group is None:
@@ -431,6 +432,7 @@ class SlotsInProcess:
         else:
             group.waiting += 1
         group.blocked += 1
+        return waiter
 
     def _park(self, line: Line, group: Group) -> None:
         """Under the key of its first waiter."""
@@ -448,10 +450,10 @@ class SlotsInProcess:
 
     def _remove(self, waiter: Waiter) -> None:
         """Out of the line. Its line stays parked, under a key that is now too small if this was the first."""
-        group = waiter.line.parked_at
+        group = waiter._line.parked_at
         assert group is not None
         group.waiting -= 1
-        waiter.line.drop(waiter)
+        waiter._line.drop(waiter)
         self._count_wait(waiter)
 
     def _count_wait(self, waiter: Waiter) -> None:
@@ -465,25 +467,18 @@ class SlotsInProcess:
         """Give back what was left; the waiters who were let in for it are to be woken without the lock."""
         freed: dict[Group, None] = {}
         while self._left:
-            left = self._left.popleft()
-            lease = self._lease_of(left) if isinstance(left, Waiter) else left
-            if lease is None:
-                continue
+            lease = self._left.popleft()
+            if isinstance(lease, Waiter):
+                # Perhaps for the second time: nobody could be told in its closed event loop, now its task is collected.
+                if lease.gave_up:
+                    continue
+                lease.gave_up = True
+                if not lease._numbers:
+                    self._remove(lease)
+                    continue
             if self._give_back(lease):
                 freed.update(dict.fromkeys(lease._line.groups))
         return self._hand_over(freed) if freed else []
-
-    def _lease_of(self, waiter: Waiter) -> LeaseInProcess | None:
-        """What is to be given back of one who gives up, who is no longer in line afterwards.
-
-        It may do so twice: first nobody could be told in its closed event loop, then its task is collected.
-        """
-        if waiter.gave_up:
-            return None
-        waiter.gave_up = True
-        if waiter.lease is None:
-            self._remove(waiter)
-        return waiter.lease
 
     def _hand_over(self, groups: Collection[Group]) -> list[Waiter]:
         """Let in whoever can go, now that these groups may have room. Afterwards, those with room have none parked."""
@@ -506,18 +501,17 @@ class SlotsInProcess:
                 self._unpark(line)
                 self._park(line, full)
                 continue
-            let_in.append(self._let_in(line, self._take(line)))
+            let_in.append(self._let_in(line, first, self._take(line)))
 
-    def _let_in(self, line: Line, lease: LeaseInProcess) -> Waiter:
-        """The first of a line that is the first parked where it is."""
+    def _let_in(self, line: Line, group: Group, numbers: list[int]) -> Waiter:
+        """The first of a line that is the first parked at the group, with the token that was just drawn."""
         waiters = line.waiters
         waiter = waiters.popleft()
         if line.gone:
             line.drop_gone()
-        waiter.lease = lease
-        self._count_wait(waiter)
-        group = line.parked_at
-        assert group is not None
+        waiter._limited = line.limited
+        waiter._numbers = numbers
+        waiter._token = self._last_token
         group.waiting -= 1
         if waiters:
             # Perhaps the next one is blocked elsewhere; then it is moved when this group has room.
@@ -525,6 +519,7 @@ class SlotsInProcess:
         else:
             heappop(group.parked)
             line.parked_at = None
+        self._count_wait(waiter)
         return waiter
 
     def _group(self, name: str) -> Group:
