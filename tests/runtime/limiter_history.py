@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from qo.runtime.limiter_in_process import Group, LeaseInProcess, Line, NewWaiter, SlotsInProcess, Waiter
+from qo.runtime.limiter_in_process import SlotsInProcess
+from qo.runtime.limiter_line import Group, LeaseInProcess, Line, NewWaiter, Waiter
 
 
 class Event(NamedTuple):

@@ -13,7 +13,7 @@ import pytest
 from running import soon
 
 import qo
-from qo.runtime import limiter_in_process
+from qo.runtime import limiter_in_process, limiter_line
 from qo.runtime.limiter import Admission
 from qo.runtime.limiter_in_process import SlotsInProcess
 
@@ -114,7 +114,7 @@ def test_a_thread_whose_time_is_up_at_the_moment_of_the_hand_over_keeps_the_slot
     limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = entered(limiter)
-    monkeypatch.setattr(limiter_in_process.ThreadWaiter, "wait", lambda *_: leave(block))  # and returns untold
+    monkeypatch.setattr(limiter_line.ThreadWaiter, "wait", lambda *_: leave(block))  # and returns untold
 
     with limiter.acquire("ollama", timeout=0.01):
         assert state(limiter) == (1, 0)
@@ -131,7 +131,7 @@ def test_a_thread_whose_time_is_up_keeps_a_slot_that_was_given_back_and_not_hand
         with slots._lock:
             leave_in_another_thread(block)
 
-    monkeypatch.setattr(limiter_in_process.ThreadWaiter, "wait", wait)
+    monkeypatch.setattr(limiter_line.ThreadWaiter, "wait", wait)
 
     with limiter.acquire("ollama", timeout=0.01):
         assert state(limiter) == (1, 0)
@@ -148,7 +148,7 @@ def test_a_thread_interrupted_at_the_moment_of_the_hand_over_hands_the_slot_on(
         assert state(limiter) == (1, 0)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(limiter_in_process.ThreadWaiter, "wait", wait)
+    monkeypatch.setattr(limiter_line.ThreadWaiter, "wait", wait)
     with pytest.raises(KeyboardInterrupt):
         limiter.acquire("ollama").__enter__()
 
@@ -162,7 +162,7 @@ def test_a_thread_interrupted_while_it_waits_leaves_the_line(
         assert state(limiter) == (1, 1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(limiter_in_process.ThreadWaiter, "wait", wait)
+    monkeypatch.setattr(limiter_line.ThreadWaiter, "wait", wait)
     block = entered(limiter)
     with pytest.raises(KeyboardInterrupt):
         limiter.acquire("ollama").__enter__()
@@ -205,7 +205,7 @@ def test_a_slot_given_back_between_the_look_and_the_wait_is_not_missed(
     block = entered(limiter)
     gave_back = threading.Event()
 
-    def new_waiter(*of: Any) -> limiter_in_process.Waiter:
+    def new_waiter(*of: Any) -> limiter_line.Waiter:
         # The group was found full; the waiter is not in line yet, and the lock is held.
         leave_in_another_thread(block)
         gave_back.set()
@@ -358,9 +358,9 @@ def test_a_loop_that_stood_still_gets_its_slot_when_it_runs_again(limiter: qo.Li
 
 async def test_one_release_wakes_one(limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = []
-    wake = limiter_in_process.TaskWaiter.wake
+    wake = limiter_line.TaskWaiter.wake
     monkeypatch.setattr(
-        limiter_in_process.TaskWaiter, "wake", lambda waiter: woken.append(waiter) or wake(waiter)
+        limiter_line.TaskWaiter, "wake", lambda waiter: woken.append(waiter) or wake(waiter)
     )
     block = entered(limiter)
     tasks = [await waiting(limiter) for _ in range(50)]
@@ -375,9 +375,9 @@ async def test_one_release_wakes_one(limiter: qo.Limiter, monkeypatch: pytest.Mo
 
 async def test_a_release_looks_at_one_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    first_full_group = limiter_in_process.Line.first_full_group
+    first_full_group = limiter_line.Line.first_full_group
     monkeypatch.setattr(
-        limiter_in_process.Line, "first_full_group", lambda line: looks.append(line) or first_full_group(line)
+        limiter_line.Line, "first_full_group", lambda line: looks.append(line) or first_full_group(line)
     )
     limiter = qo.Limiter(groups={"gpu": 1})
     block = limiter.acquire(groups=["gpu"])

@@ -1,0 +1,182 @@
+"""What slots in process are made of: groups, lines, and those who wait in them and become holders."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from threading import get_ident
+from typing import ClassVar
+
+import msgspec
+
+from qo.policy.ordering import order_key
+from qo.runtime.limiter_metrics import GroupFigures
+
+UNLIMITED = sys.maxsize
+NO_NUMBERS: list[int] = []
+"""of one who waits"""
+
+
+class Group:
+    """A group's slots: how many are held, which numbers, and which lines are parked here because it is full."""
+
+    __slots__ = ("active", "blocked", "free_numbers", "limit", "name", "parked", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.limit = UNLIMITED
+        self.active = 0
+        # A heap of the numbers that are free though a higher one is held, or was when they were given back. Every
+        # number is held or in here up to the next one after, which is therefore `active + len(free_numbers)`.
+        self.free_numbers: list[int] = []
+        # Keys may be those of waiters who have left since; then they are too small, never too large.
+        self.parked: list[tuple[int, Line]] = []
+        self.waiting = 0
+        self.blocked = 0
+
+    def figures(self) -> GroupFigures:
+        return GroupFigures(
+            group=self.name,
+            limit=None if self.limit == UNLIMITED else self.limit,
+            in_flight=self.active,
+            waiting=self.waiting,
+            blocked=self.blocked,
+        )
+
+
+class Line:
+    """Those who wait for the same groups at the same priority, first come first."""
+
+    __slots__ = ("first_key", "gone", "groups", "limited", "parked_at", "waiters")
+
+    def __init__(self, groups: tuple[Group, ...], priority: int) -> None:
+        self.groups = groups
+        self.first_key = order_key(priority, 0)
+        self.limited = self.which_are_limited()
+        # The first one is always there; of those behind it, so many are gone.
+        self.waiters: deque[Waiter] = deque()
+        self.gone = 0
+        # Stays set when the last waiter has left, until the group where the line is parked has room.
+        self.parked_at: Group | None = None
+
+    def waiting(self) -> int:
+        return len(self.waiters) - self.gone
+
+    def which_are_limited(self) -> tuple[bool, ...]:
+        return tuple(group.limit != UNLIMITED for group in self.groups)
+
+    def first_full_group(self) -> Group | None:
+        for group in self.groups:
+            if group.active >= group.limit:
+                return group
+        return None
+
+    def drop(self, waiter: Waiter) -> None:
+        """One who gave up. Taking it out of the middle at once would cost a walk for each."""
+        if waiter is self.waiters[0]:
+            self.waiters.popleft()
+            self.drop_gone()
+            return
+        self.gone += 1
+        if self.gone > len(self.waiters) // 2:
+            self.waiters = deque(each for each in self.waiters if not each.gave_up)
+            self.gone = 0
+
+    def drop_gone(self) -> None:
+        """From the front, after the first has left."""
+        while self.gone and self.waiters[0].gave_up:
+            self.waiters.popleft()
+            self.gone -= 1
+
+
+class LeaseInProcess(msgspec.Struct, eq=False):
+    """A slot in every limited group that was asked for. It cannot get lost: it ends with its block."""
+
+    _line: Line
+    _limited: tuple[bool, ...]
+    _numbers: list[int]
+    _token: int
+
+    lost: ClassVar[bool] = False
+
+    @property
+    def token(self) -> str:
+        """Greater than that of everybody who was let in before, also by this program before it was restarted."""
+        return str(self._token)
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """By group, the lowest number that was free; without the groups that had no limit."""
+        held = zip(self._line.groups, self._numbers, self._limited, strict=False)  # one in line has no numbers yet
+        return {group.name: number for group, number, limited in held if limited}
+
+    def __repr__(self) -> str:
+        return f"<lease {self._token} of slots {self.slots}>"
+
+
+class Waiter(LeaseInProcess, eq=False):
+    """Somebody in line: a lease to be, which has numbers as soon as it is let in and before it is woken."""
+
+    key: int
+    since: float
+    gave_up: bool
+
+    def wake(self) -> bool:
+        """Tell it, from whatever thread. False: there is nobody left to be told."""
+        raise NotImplementedError
+
+
+class ThreadWaiter(Waiter, eq=False):
+    _told: threading.Lock
+
+    def wait(self, timeout: float | None) -> None:
+        self._told.acquire(timeout=-1 if timeout is None else timeout)
+
+    def wake(self) -> bool:
+        self._told.release()
+        return True
+
+
+def new_thread_waiter(line: Line, key: int, since: float) -> Waiter:
+    told = threading.Lock()
+    told.acquire()
+    return ThreadWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, told)
+
+
+class TaskWaiter(Waiter, eq=False):
+    _loop: asyncio.AbstractEventLoop
+    _told: asyncio.Future[None]
+
+    def wait(self, timeout: float | None) -> Awaitable[None]:
+        if timeout is not None:
+            timer = self._loop.call_later(timeout, self._tell)
+            self._told.add_done_callback(lambda _: timer.cancel())
+        return self._told
+
+    def wake(self) -> bool:
+        # Within one loop there is no need to go through its pipe, which would cost more than all the rest. Asking for
+        # the running loop is a system call up to Python 3.11; loops that do not tell their thread take the pipe.
+        if getattr(self._loop, "_thread_id", None) == get_ident():
+            if not self._told.done():
+                self._told.set_result(None)
+            return True
+        try:
+            self._loop.call_soon_threadsafe(self._tell)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    def _tell(self) -> None:
+        if not self._told.done():
+            self._told.set_result(None)
+
+
+def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
+    loop = asyncio.get_running_loop()
+    return TaskWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, loop, loop.create_future())
+
+
+NewWaiter = Callable[[Line, int, float], Waiter]
