@@ -1,23 +1,39 @@
-"""`qo concurrency`: limits, and who holds which slot."""
+"""`qo concurrency`: limits, and who holds which slot, in a store or in a bucket."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from qo.cli.lazy import Group
-from qo.cli.options import Target, by_option, store_options
+from qo.cli.options import Target, by_option, span, store_options
 from qo.cli.output import say, show_json, show_table
 from qo.cli.queue import group_as_json
-from qo.cli.running import on_queue
+from qo.cli.running import on_bucket, on_queue
 from qo.cli.telling import time_told
 from qo.policy.words import counted
+from qo.policy.words import span as span_told
+from qo.runtime.manager import ConcurrencyManager
 from qo.runtime.queue import Queue
+from qo.store.open import is_bucket
 from qo.store.values import GroupStatus, Source
+
+if TYPE_CHECKING:
+    from qo.store.bucket import BucketSlots
+
+T = TypeVar("T")
 
 
 @click.group(cls=Group)
 def concurrency() -> None:
-    """Limits: how many slots a group has, where that comes from, and who holds them."""
+    """Limits: how many slots a group has, where that comes from, and who holds them.
+
+    Of a store, or with --url s3://bucket/prefix (gs://, az://) of the groups that are kept in a bucket.
+    """
 
 
 @concurrency.command()
@@ -25,13 +41,18 @@ def concurrency() -> None:
 @click.option("--all", "every", is_flag=True, help="Also the idle groups of users and projects that a tier limits.")
 @store_options
 def status(target: Target, *, group: str | None, every: bool) -> None:
-    """Show the groups that have a limit, a pause or holders; or GROUP and who holds its slots."""
-    if group is None:
+    """Show the groups that have a limit, a pause or holders; or GROUP and who holds its slots.
+
+    Of a bucket, without GROUP only the names of its groups.
+    """
+    if group is not None:
+        name = group
+        _show_group(target, _on(target, lambda slots: _status(slots, name)))
+    elif _is_bucket(target):
+        _show_names(target, on_bucket(target, lambda bucket: bucket.groups()))
+    else:
         groups = on_queue(target, lambda queue: queue.limits())
         _show_groups(target, [each for each in groups if every or not _is_idle(each)], of=len(groups))
-    else:
-        name = group
-        _show_group(target, on_queue(target, lambda queue: queue.limit(name)))
 
 
 @concurrency.command("set")
@@ -44,11 +65,11 @@ def status(target: Target, *, group: str | None, every: bool) -> None:
 def set_limit(target: Target, *, group: str, limit: int, by: str | None) -> None:
     """Limit GROUP to N slots, as an operator: this wins over the settings, tiers and tasks."""
 
-    async def changed(queue: Queue) -> GroupStatus:
-        await queue.set_limit(group, limit, by=by)
-        return await queue.limit(group)
+    async def changed(slots: Queue | BucketSlots) -> GroupStatus:
+        await slots.set_limit(group, limit, by=by)
+        return await _status(slots, group)
 
-    _show_group(target, on_queue(target, changed))
+    _show_group(target, _on(target, changed))
 
 
 @concurrency.command()
@@ -58,11 +79,11 @@ def set_limit(target: Target, *, group: str, limit: int, by: str | None) -> None
 def remove(target: Target, *, group: str, by: str | None) -> None:
     """Take GROUP's limit away, whoever set it, until somebody sets one again."""
 
-    async def changed(queue: Queue) -> GroupStatus:
-        await queue.remove_limit(group, by=by)
-        return await queue.limit(group)
+    async def changed(slots: Queue | BucketSlots) -> GroupStatus:
+        await slots.remove_limit(group, by=by)
+        return await _status(slots, group)
 
-    _show_group(target, on_queue(target, changed))
+    _show_group(target, _on(target, changed))
 
 
 @concurrency.command()
@@ -72,17 +93,88 @@ def remove(target: Target, *, group: str, by: str | None) -> None:
 @by_option
 @store_options
 def release(target: Target, *, group: str, slot: int, force: bool, by: str | None) -> None:
-    """Take SLOT of GROUP from its holder; a job goes back to its place with an attempt spent."""
-    holder = on_queue(target, lambda queue: queue.release_slot(group, slot, by=by, force=force))
+    """Take SLOT of GROUP from its holder; a job goes back to its place with an attempt spent.
+
+    In a bucket, a lease counts as run out only for who has watched it for so long, so a release needs --force; its
+    holder loses this one slot, and hears of it with its next renewal.
+    """
+    if _is_bucket(target):
+        holder = on_bucket(target, lambda bucket: bucket.release_slot(group, slot, force=force))
+        outcome = "will find it gone when it next renews its lease"
+    else:
+        holder = on_queue(target, lambda queue: queue.release_slot(group, slot, by=by, force=force))
+        outcome = "has lost its lease"
     if target.as_json:
         show_json({"group": group, "slot_id": slot, "holder": holder})
     else:
-        say(f"Released slot {slot} of {group}; {holder} held it and has lost its lease.")
+        say(f"Released slot {slot} of {group}; {holder} held it and {outcome}.")
+
+
+@concurrency.command()
+@click.argument("group")
+@click.option(
+    "--wait", type=span, metavar="SPAN", help="On a bucket: how long to watch, at least as long as leases last there."
+)
+@store_options
+def cleanup(target: Target, *, group: str, wait: timedelta | None) -> None:
+    """Free the slots of GROUP whose leases have run out. Nothing needs it: whoever wants a slot does the same.
+
+    In a bucket a lease has run out when it was seen unchanged for as long as it lasts: say with --wait for how long
+    to watch.
+    """
+    if _is_bucket(target) == (wait is None):
+        raise click.UsageError(
+            "On a bucket, say how long to watch: --wait 5m, at least as long as leases last there."
+            if wait is None
+            else "--wait is for a bucket; a store knows by itself what has run out.",
+            click.get_current_context(),
+        )
+
+    async def watch(bucket: BucketSlots) -> int:
+        assert wait is not None
+        held = (await bucket.get_status(group)).active
+        if held:
+            if not target.as_json:
+                say(f"Watching {counted(held, 'holder')} of {group} for {span_told(wait.total_seconds())}.")
+            await asyncio.sleep(wait.total_seconds())
+        return await bucket.cleanup_expired(group)
+
+    if wait is not None:
+        freed = on_bucket(target, watch)
+    else:
+        freed = on_queue(target, lambda queue: ConcurrencyManager(queue).cleanup_expired(group))
+    if target.as_json:
+        show_json({"group": group, "freed": freed})
+    else:
+        say(f"Freed {counted(freed, 'slot')} of {group}.")
+
+
+def _on(target: Target, work: Callable[[Queue | BucketSlots], Awaitable[T]]) -> T:
+    return on_bucket(target, work) if _is_bucket(target) else on_queue(target, work)
+
+
+def _is_bucket(target: Target) -> bool:
+    return target.url is not None and is_bucket(target.url)
+
+
+async def _status(slots: Queue | BucketSlots, group: str) -> GroupStatus:
+    return await (slots.limit(group) if isinstance(slots, Queue) else slots.get_status(group))
 
 
 def _is_idle(group: GroupStatus) -> bool:
     """Nothing happens in it, and nobody in particular has limited it: every past user of a tier has such a group."""
     return group.source is Source.TIER and not (group.active or group.waiting or group.paused)
+
+
+def _show_names(target: Target, names: list[str]) -> None:
+    """The slots of a bucket are not read for a list: that would be a request for each."""
+    if target.as_json:
+        show_json([{"group": name} for name in names])
+    elif not names:
+        say("No group has ever had a limit or a holder in this bucket.")
+    else:
+        show_table(("group",), [(name,) for name in names], whole=("group",))
+        say("See a group's limit and holders with qo concurrency status GROUP.")
 
 
 def _show_groups(target: Target, groups: list[GroupStatus], *, of: int) -> None:
@@ -108,7 +200,11 @@ def _show_group(target: Target, group: GroupStatus) -> None:
         return
     limited = "has no limit" if group.limit is None else f"has a limit of {group.limit}, set by the {_source(group)}"
     paused = ", and is paused" if group.paused else ""
-    say(f"{group.group} {limited}{paused}; {group.active} in use, {group.waiting} put aside because of it.")
+    if _is_bucket(target):
+        own = " of its own here, so each caller's counts" if group.limit is None else ""
+        say(f"{group.group} {limited}{own}; {group.active} in use.")
+    else:
+        say(f"{group.group} {limited}{paused}; {group.active} in use, {group.waiting} put aside because of it.")
     if group.slots:
         rows = [(slot.slot_id, slot.holder, slot.worker_id, time_told(slot.expires_at)) for slot in group.slots]
         show_table(("slot", "holder", "worker", "lease ends"), rows, whole=("holder",))

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
 from qo.runtime.connecting import connect
 from qo.runtime.queue import Queue
+
+if TYPE_CHECKING:
+    from qo.store.bucket import BucketSlots
 
 T = TypeVar("T")
 
@@ -24,3 +29,25 @@ def on_queue(target: Target, work: Callable[[Queue], Awaitable[T]], *, settings:
             return await work(queue)
 
     return asyncio.run(connected())
+
+
+def on_bucket(target: Target, work: Callable[[BucketSlots], Awaitable[T]]) -> T:
+    """The same for the bucket that the call's url names."""
+    if target.namespace is not None:
+        raise click.UsageError(
+            "A bucket has no namespaces; give --url a prefix instead, as in s3://bucket/prefix.",
+            click.get_current_context(),
+        )
+    from qo.store.bucket import BucketSlots
+
+    show_warnings(sys.stderr, as_json=target.as_json)
+
+    async def opened() -> T:
+        assert target.url is not None
+        slots = await BucketSlots.open(target.url)
+        try:
+            return await work(slots)
+        finally:
+            await slots.close()
+
+    return asyncio.run(opened())

@@ -121,8 +121,8 @@ class Holdings:
             known = outcome.stored
         raise self._unsettled(key)
 
-    async def free_expired(self, group: str, slot_id: int, seen: SlotSeen) -> bool:
-        """False: it was renewed or taken since it was seen."""
+    async def free_as_seen(self, group: str, slot_id: int, seen: SlotSeen) -> bool:
+        """Whoever holds it. False: it was renewed or taken since it was seen."""
         return (await self._write(group, slot_id, self._freed(seen.record), expected=seen.stored)).written
 
     # --- within -----------------------------------------------------------------------------------------------

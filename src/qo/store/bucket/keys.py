@@ -36,6 +36,16 @@ def slot_of(group: str, key: str) -> int | None:
     return int(found[1]) if found and int(found[1]) <= MAX_COUNT else None
 
 
+def name_of(part: str) -> str | None:
+    """The name that `encoded` made this of; None: one too long to be read back, or a part that it did not make."""
+    unescaped = re.sub(rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), part.encode())
+    try:
+        name = unescaped.decode()
+    except UnicodeDecodeError:
+        return None
+    return name if encoded(name) == part else None
+
+
 def encoded(name: str) -> str:
     """A name as one part of a key. Different names give different parts, and none is a step up or down.
 

@@ -101,6 +101,15 @@ class Objects:
 
         return await self._patiently(lambda: _in(self._readers, list_now))
 
+    async def folders(self, folder: str) -> list[str]:
+        """The names of the folders in a folder, with one request for a thousand of them, whatever is in them."""
+
+        def list_now() -> list[str]:
+            found = obstore.list_with_delimiter(self._store, self._folder + folder)
+            return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
+
+        return await self._patiently(lambda: _in(self._readers, list_now))
+
     async def read(self, key: str) -> Stored | None:
         return await self._patiently(lambda: self._read_once(key))
 

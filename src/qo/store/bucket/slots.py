@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import Any, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
-from qo.errors import InvalidValue, QoError, StoreUnavailable
+from qo.errors import InvalidValue, LeaseAlive, QoError, SlotNotFound, StoreUnavailable
 from qo.store.bucket.address import parse_address
 from qo.store.bucket.clock import elapsed_seconds, utc_now
 from qo.store.bucket.driver import client_for
 from qo.store.bucket.holdings import TRIES, Holdings
-from qo.store.bucket.keys import MAX_SLOTS, limit_key
+from qo.store.bucket.keys import MAX_SLOTS, ROOT, limit_key, name_of
 from qo.store.bucket.lease import SlotLease
 from qo.store.bucket.objects import Objects
 from qo.store.bucket.probe import probe
@@ -184,7 +184,7 @@ class BucketSlots:
         freed = 0
         for slot_id, slot in view.slots.items():
             if slot.record.holder is not None and not slot.held(now):
-                freed += await self._holdings.free_expired(group, slot_id, slot)
+                freed += await self._holdings.free_as_seen(group, slot_id, slot)
         return freed
 
     async def get_status(self, group: str) -> GroupStatus:
@@ -195,6 +195,32 @@ class BucketSlots:
         slots = tuple(_slot_info(slot_id, view.slots[slot_id].record) for slot_id in sorted(view.held(self._clock())))
         source = None if view.limit is None else Source.OPERATOR
         return GroupStatus(group=group, limit=view.limit, source=source, active=len(slots), slots=slots)
+
+    async def groups(self) -> list[str]:
+        """The names of all groups of which there is anything here, in order. One request for a thousand of them.
+
+        Names too long to be read back from their keys are left out.
+        """
+        names = map(name_of, await self._objects.folders(ROOT))
+        return sorted(name for name in names if name is not None)
+
+    async def release_slot(self, group: str, slot_id: int, *, force: bool = False) -> str:
+        """Take a slot from its holder, by hand, and tell who that was.
+
+        Without `force` only from one whose lease this process has itself seen run out. The holder learns of it with
+        its next renewal and not sooner; until then it may go on beside its successor. Raises SlotNotFound, LeaseAlive.
+        """
+        check_group(group)
+        check_number("slot_id", slot_id, 0)
+        for _ in range(TRIES):
+            seen = (await self._watch.look(group)).slots.get(slot_id)
+            if seen is None or seen.record.holder is None:
+                raise SlotNotFound(group, slot_id)
+            if seen.held(self._clock()) and not force:
+                raise LeaseAlive(group, slot_id, seen.record.holder)
+            if await self._holdings.free_as_seen(group, slot_id, seen):
+                return seen.record.holder
+        raise StoreUnavailable(f"Slot {slot_id} of group {shown(group)} changed {TRIES} times in a row; try again.")
 
     async def limit(self, group: str) -> int | None:
         """The limit that was set on the group; None: each caller's own counts."""
