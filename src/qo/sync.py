@@ -15,10 +15,10 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from qo.event import Event
-from qo.runtime import connecting, queue, semaphore, worker
+from qo.runtime import connecting, manager, queue, semaphore, worker
 from qo.runtime.signals import heeding_signals
 from qo.settings import Settings
 
@@ -182,6 +182,46 @@ def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
 def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
     """`qo.project_semaphore`, blocking."""
     return Semaphore(semaphore.project_semaphore(queue.asynchronous, project_id, tier), queue.loop)
+
+
+class ConcurrencyManager:
+    """`qo.ConcurrencyManager`, blocking: on a queue of `qo.sync.connect`, or by `open` on any url, a bucket's too."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.asynchronous = manager.ConcurrencyManager(queue.asynchronous)
+        self.loop = queue.loop
+
+    @classmethod
+    def open(cls, url: str, *, namespace: str | None = None) -> Self:
+        """`qo.ConcurrencyManager.open`, blocking."""
+        opened = cls.__new__(cls)
+        opened.loop = _Loop()
+        try:
+            opened.asynchronous = opened.loop.wait(manager.ConcurrencyManager.open(url, namespace=namespace))
+        except BaseException:
+            opened.loop.close()
+            raise
+        return opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store or bucket, also of a queue that it was made on. Closing twice is harmless."""
+        if self.loop.is_open():
+            self.loop.wait(self.asynchronous.close())
+            self.loop.close()
+
+    try_acquire = _Blocking(manager.ConcurrencyManager.try_acquire)
+    release = _Blocking(manager.ConcurrencyManager.release)
+    extend_lease = _Blocking(manager.ConcurrencyManager.extend_lease)
+    cleanup_expired = _Blocking(manager.ConcurrencyManager.cleanup_expired)
+    get_status = _Blocking(manager.ConcurrencyManager.get_status)
 
 
 def connect(

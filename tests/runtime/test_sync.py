@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import secrets
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bucket_server import shared_bucket_server
 
 import qo
 import qo.sync
@@ -24,7 +28,12 @@ def queue(tmp_path: Path) -> Iterator[qo.sync.Queue]:
 
 
 def test_every_call_of_the_asynchronous_queue_and_worker_is_there() -> None:
-    for asynchronous, blocking in ((qo.Queue, qo.sync.Queue), (qo.Worker, qo.sync.Worker)):
+    for asynchronous, blocking in (
+        (qo.Queue, qo.sync.Queue),
+        (qo.Worker, qo.sync.Worker),
+        (qo.Semaphore, qo.sync.Semaphore),
+        (qo.ConcurrencyManager, qo.sync.ConcurrencyManager),
+    ):
         names = {name for name, member in vars(asynchronous).items() if callable(member) and not name.startswith("_")}
         missing = names - ASYNCHRONOUS_ONLY - set(dir(blocking)) - {"task", "cron", "stop_now"}
         assert missing == set()
@@ -116,3 +125,66 @@ def test_semaphores_block_too(queue: qo.sync.Queue) -> None:
     assert semaphore.acquire("three", timeout=5)
     assert (semaphore.count(), semaphore.cleanup()) == (2, 0)
     assert qo.sync.project_semaphore(queue, "site", "partner").acquire("one")
+
+
+# --- slots without a job --------------------------------------------------------------------------------------
+
+
+def use_all_calls(manager: qo.sync.ConcurrencyManager) -> None:
+    assert manager.try_acquire("api", 1, "ann", "worker-1", lease=60) == 0
+    assert manager.try_acquire("api", 1, "bob") is None
+    assert manager.extend_lease("api", 0, "ann", 30)
+    (slot,) = manager.get_status("api").slots
+    assert (slot.slot_id, slot.holder, slot.worker_id) == (0, "ann", "worker-1")
+    assert manager.cleanup_expired("api") == 0
+    assert not manager.release("api", 0, "bob")
+    assert manager.release("api", 0, "ann")
+
+
+def test_the_manager_blocks_too_on_a_queue(queue: qo.sync.Queue) -> None:
+    use_all_calls(qo.sync.ConcurrencyManager(queue))
+
+
+@pytest.mark.parametrize("where", ["store", "bucket"])
+def test_the_manager_opens_any_url_and_leaves_no_thread(tmp_path: Path, where: str) -> None:
+    bucket = shared_bucket_server().url(f"sync-{secrets.token_hex(6)}")
+    before = threading.active_count()
+    with qo.sync.ConcurrencyManager.open(f"sqlite:///{tmp_path}/own.db" if where == "store" else bucket) as manager:
+        use_all_calls(manager)
+    manager.close()
+    with pytest.raises(qo.SettingsError):
+        qo.sync.ConcurrencyManager.open("nonsense://")
+
+    until_seconds = time.monotonic() + 20
+    while threading.active_count() > before and time.monotonic() < until_seconds:
+        time.sleep(0.01)  # a bucket's threads are told to end and not waited for
+    assert threading.active_count() == before
+
+
+def test_a_limiter_takes_a_blocking_queue(queue: qo.sync.Queue) -> None:
+    limiter = qo.Limiter({"ollama": 2}, total=2, queue=queue)
+    inside: list[int] = []
+
+    def call(number: int) -> int:
+        with limiter.acquire("ollama", timeout=20):
+            inside.append(queue.limit("provider:ollama").active)
+        return number
+
+    with ThreadPoolExecutor(6) as threads:
+        called = list(threads.map(call, range(12)))
+    limiter.close()
+
+    assert called == list(range(12))
+    assert set(inside) <= {1, 2}
+    assert (queue.limit("provider:ollama").active, queue.limit("providers").active) == (0, 0)
+
+
+def test_a_task_may_use_a_limiter_on_a_blocking_queue(queue: qo.sync.Queue) -> None:
+    limiter = qo.Limiter({"ollama": 1}, queue=queue)
+
+    async def call() -> dict[str, int]:
+        async with limiter.acquire("ollama", timeout=20) as lease:
+            return dict(lease.slots)
+
+    assert asyncio.run(call()) == {"provider:ollama": 0}
+    limiter.close()
