@@ -36,6 +36,9 @@ PAUSED = "paused"
 RESUMED = "resumed"
 TIER = "tier"
 
+SIGNALS = frozenset({CANCEL_WANTED, LEASE_LOST, GRANTED})
+"""what those who hold something have to hear at once; beside the many others they are few"""
+
 
 class Feed(msgspec.Struct, frozen=True):
     """Events after a cursor, oldest first.

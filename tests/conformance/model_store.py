@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from model import Model
@@ -45,13 +45,16 @@ class ModelStore:
 
         return call
 
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
-        if self.model.newest_event() > after:
-            return True
-        try:
-            await asyncio.wait_for(self._changed.wait(), timeout_seconds)
-        except TimeoutError:
-            return False
+    async def wait_for_events(
+        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
+    ) -> bool:
+        deadline = time.monotonic() + timeout_seconds
+        while not self.model.events(after, kinds=kinds, limit=1).events:
+            try:
+                async with asyncio.timeout(deadline - time.monotonic()):
+                    await self._changed.wait()
+            except TimeoutError:
+                return False
         return True
 
     async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:

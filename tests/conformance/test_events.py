@@ -20,10 +20,11 @@ from harness import (
     submit,
     submit_all,
     succeed,
+    ticket,
 )
 
 from qo.errors import QoError
-from qo.event import Event
+from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
 from qo.job import Progress, moment
 from qo.store.base import Store
 
@@ -235,6 +236,34 @@ async def test_whoever_waits_in_vain_is_told_when_the_time_is_up(store: Store) -
     cursor = await store.newest_event()
 
     assert not await store.wait_for_events(cursor, timeout_seconds=0.01)
+
+
+@pytest.mark.parametrize("kind", sorted(SIGNALS))
+async def test_whoever_waits_for_signals_is_woken_by_them_and_by_nothing_else(store: Store, kind: str) -> None:
+    await submit(store, "before")
+    cursor = await store.newest_event()
+    await submit(store, "other")
+    assert not await store.wait_for_events(cursor, kinds=[kind], timeout_seconds=0.02)
+
+    waiting = asyncio.ensure_future(store.wait_for_events(cursor, kinds=[kind], timeout_seconds=AT_MOST_SECONDS))
+    await cause(store, kind)
+
+    assert await waiting
+    assert [event.kind for event in (await store.events(cursor, kinds=[kind])).events] == [kind]
+
+
+async def cause(store: Store, kind: str) -> None:
+    if kind == GRANTED:
+        await limit(store, "gpu", 1)
+        held, _ = await store.acquire([ticket("holds", "gpu"), ticket("waits", "gpu")], now=NOW)
+        await store.release([("holds", held.token)], now=NOW)
+        return
+    await limit(store, "work", 1)
+    (lease,) = await claim(store, places=1)
+    if kind == CANCEL_WANTED:
+        await store.cancel(job_id=lease.job.id, now=NOW)
+    else:
+        await store.revoke("work", 0, force=True, now=NOW)
 
 
 # --- waiting for work: it looks at the present state by the store's own clock, so these give no time -------------

@@ -414,7 +414,11 @@ async def test_metrics_are_those_of_this_process(queue: qo.Queue, make: MakeLimi
     limiter, other = make({"ollama": 1, "gemini": 8}, total=12), make({"ollama": 1})
     async with other.acquire("ollama"):
         waits = asyncio.create_task(enter_and_leave(limiter, "ollama"))
-        await waiting(queue, "provider:ollama", 1)
+
+        async def is_counted() -> bool:
+            return limiter.get_metrics()["blocked_requests"] == 1
+
+        await until(is_counted)
         async with limiter.acquire("gemini"):
             inside = limiter.get_metrics()
     await soon(waits)

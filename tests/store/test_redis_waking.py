@@ -77,11 +77,11 @@ async def test_many_messages_before_the_next_look_are_one_wake_up() -> None:
             assert not await listening.message(NOT_EXPECTED_SECONDS)
 
 
-async def test_every_listener_of_a_channel_is_woken_in_whatever_loop_and_over_one_connection() -> None:
+async def test_every_listener_of_a_channel_is_woken_over_one_connection_a_loop() -> None:
     async def listen(number: int) -> bool:
-        async with waking.listen(channel) as listening:
+        async with waking.listen(channel) as one, waking.listen(channel) as other:
             entered.wait()
-            return await listening.message(EXPECTED_SECONDS)
+            return await one.message(EXPECTED_SECONDS) and await other.message(EXPECTED_SECONDS)
 
     entered = threading.Barrier(4)
     async with on_shared("valkey") as client, waking_on(client) as waking:
@@ -89,7 +89,7 @@ async def test_every_listener_of_a_channel_is_woken_in_whatever_loop_and_over_on
         with ThreadPoolExecutor(3) as threads:
             listeners = [asyncio.wrap_future(threads.submit(asyncio.run, listen(number))) for number in range(3)]
             await asyncio.to_thread(entered.wait)
-            assert await publish(client, channel) == 1  # receivers are connections
+            assert await publish(client, channel) == 3  # receivers are connections
             assert await asyncio.gather(*listeners) == [True, True, True]
 
 
@@ -156,7 +156,7 @@ async def test_a_server_that_falls_silent_is_noticed(monkeypatch: pytest.MonkeyP
             waking.listen("channel") as listening,
         ):
             with frozen(server):
-                await eventually(lambda: waking.trouble is not None)
+                await eventually(lambda: waking.ear_of_this_loop()._trouble is not None)
             assert await listening.message(EXPECTED_SECONDS)
 
 
@@ -178,15 +178,19 @@ async def test_a_user_who_may_not_listen_is_told_what_to_allow() -> None:
                     pass
 
 
-async def test_closing_takes_nothing_more_and_ends_the_thread() -> None:
+async def test_closing_takes_nothing_more_and_ends_the_connection() -> None:
     async with on_shared("valkey") as client:
         waking = Waking(client)
-        async with waking.listen("channel"):
-            pass
+        channel = f"{client.prefix}channel"
+        async with waking.listen(channel):
+            assert await publish(client, channel) == 1
         await waking.close()
         await waking.close()
 
-        assert not [thread for thread in threading.enumerate() if thread.name == "qo-redis-waking"]
+        async def nobody_listens() -> bool:
+            return await publish(client, channel) == 0
+
+        await eventually(nobody_listens)
         with pytest.raises(StoreUnavailable, match="is closed; connect again"):
             async with waking.listen("channel"):
                 pass

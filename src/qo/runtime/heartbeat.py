@@ -24,7 +24,8 @@ BEATS_PER_LIFE = 3
 LOOK_AGAIN_SECONDS = 0.2
 """a busy feed is looked at this often, which keeps the promise of a second at little cost"""
 TRY_AGAIN_SECONDS = 1.0
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 10.0
+HEARD = (CANCEL_WANTED, LEASE_LOST)
 
 
 class Heartbeat:
@@ -141,8 +142,9 @@ class Heartbeat:
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
 
     async def _listen(self) -> None:
-        await self._store.wait_for_events(self._cursor, timeout_seconds=WAIT_SECONDS)
-        feed = await self._store.events(self._cursor, kinds=(CANCEL_WANTED, LEASE_LOST))
+        # Also when nothing was heard: the next look then need not go through all that others did meanwhile.
+        await self._store.wait_for_events(self._cursor, kinds=HEARD, timeout_seconds=WAIT_SECONDS)
+        feed = await self._store.events(self._cursor, kinds=HEARD)
         if feed.reset:
             await self.beat()  # what was told meanwhile is gone; asking each lease tells it too
         with self._lock:

@@ -31,7 +31,8 @@ PAUSE_SECONDS = 0.005
 """between looks at a feed that tells of others, so that a busy one does not keep the thread busy too"""
 LOOK_AGAIN_SECONDS = 0.05
 TRY_AGAIN_SECONDS = 1.0
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 10.0
+HEARD = (GRANTED, LEASE_LOST)
 
 Holder = tuple[str, str | None]
 Blocked = Callable[[str, str], None]
@@ -201,7 +202,13 @@ class Keeper:
 
     async def _ask(self, request: Request) -> bool:
         """Whether it has its answer. If not, it stands in line, and lives on there for a while."""
+        if request.outcome.cancelled():
+            return True
         grant = await self._acquiring.send(request.ticket)
+        if request.outcome.cancelled():
+            # It went away meanwhile, and what it left may have reached the store before this did.
+            self._start(self._release(request.ticket.holder, None))
+            return True
         if grant.token is not None:
             self._take(request, grant)
         elif not request.waits:
@@ -310,9 +317,8 @@ class Keeper:
                 self._busy.clear()
 
     async def _listen(self, cursor: int) -> int:
-        if not await self._store.wait_for_events(cursor, timeout_seconds=WAIT_SECONDS):
-            return cursor
-        feed = await self._store.events(cursor, kinds=(GRANTED, LEASE_LOST))
+        await self._store.wait_for_events(cursor, kinds=HEARD, timeout_seconds=WAIT_SECONDS)
+        feed = await self._store.events(cursor, kinds=HEARD)
         heard = [self._heed(event.kind, event.subject, event.detail.get("token")) for event in feed.events]
         if not any(heard):
             await asyncio.sleep(PAUSE_SECONDS)

@@ -473,8 +473,12 @@ class Store(Protocol):
         """The cursor behind everything that has happened."""
         ...
 
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
-        """Return True as soon as there may be events after the cursor, False when the time is up."""
+    async def wait_for_events(
+        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
+    ) -> bool:
+        """Return True as soon as there may be events after the cursor, of these kinds, False when the time is up.
+        Who waits only for SIGNALS is not woken by anything else.
+        """
         ...
 
     async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:

@@ -1,6 +1,6 @@
 -- events: what happened after a cursor, of these kinds and subjects.
 --
--- Arguments  after, kinds, subjects, limit
+-- Arguments  after, kinds, subjects, limit; only_signals: whether all of the kinds are such
 -- Answers    id, time, kind, subject and detail of each; the new cursor; reset
 --
 -- An entry of the stream holds the events of one step and is named by the last of them.
@@ -41,6 +41,10 @@ end
 local newest = step.counter('newest_event')
 if arguments.after < oldest_kept() - 1 or arguments.after > newest then
   return step.answer({ events = {}, cursor = newest, reset = true })
+end
+
+if arguments.only_signals and step.counter('newest_signal') <= arguments.after then
+  return step.answer({ events = {}, cursor = newest })
 end
 
 local kinds = arguments.kinds and set_of(arguments.kinds)

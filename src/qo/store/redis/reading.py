@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from qo.errors import JobNotFound, ParentNotFound
-from qo.event import AuditEntry, Event, Feed
+from qo.event import SIGNALS, AuditEntry, Event, Feed
 from qo.job import Job, State, moment
 from qo.store import check
 from qo.store.redis.calling import Calling, refused
@@ -184,6 +184,7 @@ class Reading(Calling):
         wanted = {
             "after": after,
             "kinds": None if kinds is None else list(kinds),
+            "only_signals": kinds is not None and SIGNALS.issuperset(kinds),
             "subjects": None if subjects is None else list(subjects),
             "limit": limit,
         }

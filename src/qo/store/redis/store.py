@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
+from qo.event import SIGNALS
 from qo.job import Job, JobError, State
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
@@ -340,11 +341,15 @@ class RedisStore(Reading):
 
     # --- following --------------------------------------------------------------------------------------------
 
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+    async def wait_for_events(
+        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
+    ) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
-        async with self._waking.listen(f"{self.client.prefix}events") as listening:
-            while await self.newest_event() <= after:
+        only_signals = kinds is not None and SIGNALS.issuperset(kinds)
+        channel, newest = ("signals", "newest_signal") if only_signals else ("events", "newest_event")
+        async with self._waking.listen(f"{self.client.prefix}{channel}") as listening:
+            while int(await self._command("HGET", "counters", newest) or 0) <= after:
                 left = deadline - loop.time()
                 if left <= 0:
                     return False

@@ -214,6 +214,15 @@ def events(
     return Feed(events=found, cursor=found[-1].id if len(found) == limit else newest)
 
 
+def has_events(db: apsw.Connection, after: int, *, kinds: Collection[str] | None) -> tuple[bool, int]:
+    """Whether there are any of these kinds, and up to where that is known."""
+    newest = newest_event(db)
+    if newest <= after or kinds is None:
+        return newest > after, newest
+    statement = "SELECT EXISTS (SELECT 1 FROM event WHERE id > ? AND kind IN (SELECT value FROM json_each(?)))"
+    return bool(sql.value(db, statement, (after, to_json(sorted(kinds))))), newest
+
+
 def newest_event(db: apsw.Connection) -> int:
     newest: int = sql.value(db, "SELECT coalesce(max(id), 0) FROM event")
     return newest

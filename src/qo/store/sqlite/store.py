@@ -415,9 +415,15 @@ class SQLiteStore:
     async def newest_event(self) -> int:
         return await self._read(reading.newest_event)
 
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+    async def wait_for_events(
+        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
+    ) -> bool:
+        looked_at = after
+
         async def has_events() -> bool:
-            return await self._look(reading.newest_event) > after
+            nonlocal looked_at
+            found, looked_at = await self._look(partial(reading.has_events, after=looked_at, kinds=kinds))
+            return found
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
 

@@ -17,6 +17,8 @@ local MINUTE_MS, DAY_MS = 60000, 86400000
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
+local SIGNALS = { cancel_wanted = true, lease_lost = true, granted = true } -- as in `qo/event.py`
+
 local step = {}
 local at_the_beginning, at_the_end = {}, {} -- what parts do then, in the order in which they were included
 local prefix, argv, redis_call
@@ -102,7 +104,7 @@ end
 local FIRST_SEQUENCE = 64
 local COUNTERS = {
   next_sequence = FIRST_SEQUENCE, last_token = 0, last_job = 0, oldest_job = 1, no_expiry_before = 0,
-  newest_event = 0, oldest_event = 1, last_audit = 0, forget_from = 0, noted_at = false,
+  newest_event = 0, newest_signal = 0, oldest_event = 1, last_audit = 0, forget_from = 0, noted_at = false,
 }
 local counters, changed_counters
 
@@ -194,6 +196,10 @@ local function write_events()
   local names = { '' }
   for kind in pairs(kinds) do
     names[#names + 1] = kind
+    if SIGNALS[kind] and step.counter('newest_signal') < newest then
+      step.set_counter('newest_signal', newest)
+      call('PUBLISH', key('signals'), digits(newest))
+    end
   end
   names[#names + 1] = ''
   call(
