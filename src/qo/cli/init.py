@@ -80,6 +80,7 @@ NOTES = {
 """what each setting is for; what values it may have is known to its type"""
 
 EXAMPLES = {
+    "concurrency.store": "s3://my-bucket/qo",
     "queue.upgrade_url": "https://example.com/upgrade",
     "notify.webhook_url": "https://example.com/reminders",
     "notify.webhook_secret": "a long random text",
