@@ -11,6 +11,7 @@ import pytest
 from running import run_one, soon
 
 import qo
+from qo.store.values import Submission
 
 
 class Order(msgspec.Struct):
@@ -184,3 +185,15 @@ async def test_a_name_is_taken_once(worker: qo.Worker) -> None:
 async def test_concurrency_is_one_or_more(queue: qo.Queue, concurrency: Any) -> None:
     with pytest.raises(qo.InvalidValue, match="concurrency is"):
         qo.Worker(queue, concurrency=concurrency)
+
+
+async def test_a_payload_that_is_no_json_fails_its_job_and_not_the_worker(queue: qo.Queue, worker: qo.Worker) -> None:
+    """The queue always encodes; whoever writes to the store by other means may not."""
+    worker.task("job")(lambda data: data)
+    await queue.store.submit([Submission(id="odd", task="job", payload=b"\xff not json")])
+    fine = await queue.submit("job", 7)
+    await soon(worker.run_until_idle())
+
+    assert (await queue.get(fine.id)).result == 7
+    odd = await queue.get("odd")
+    assert (odd.state, odd.attempts) == (qo.State.FAILED, 1)

@@ -91,5 +91,8 @@ def _secrets_of_environment() -> frozenset[str]:
 
 
 def _secrets_of_payload(payload: bytes) -> frozenset[str]:
-    data = msgspec.json.decode(payload)
+    try:
+        data = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return frozenset()  # no JSON, which may be why the job failed
     return secret_values(data) if isinstance(data, dict) else secret_values({"data": data})
