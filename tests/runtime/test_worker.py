@@ -188,3 +188,14 @@ async def test_a_worker_runs_once_at_a_time(queue: qo.Queue, worker: qo.Worker) 
 
 async def _registered(queue: qo.Queue) -> bool:
     return len(await queue.workers()) == 1
+
+
+async def test_a_worker_says_at_its_start_what_an_acknowledged_job_survives(
+    queue: qo.Queue, worker: qo.Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker.task("job")(lambda: None)
+    with caplog.at_level("INFO", logger="qo.worker"):
+        await soon(worker.run_until_idle())
+
+    assert queue.store.promise in caplog.messages
+    assert any(word in queue.store.promise for word in ("survives", "live as long as", "loses every job"))

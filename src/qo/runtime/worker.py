@@ -349,6 +349,7 @@ class Worker:
     async def _registered(self) -> AsyncIterator[None]:
         self.queue.warn_of_ignored(await self._store.register(self._registration()))
         log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
+        log.info("%s", self._store.promise)
         try:
             yield
         finally:

@@ -78,6 +78,8 @@ HANDED_OVER_LEASE_MS = 10_000
 class Store(Protocol):
     kind: Literal["sql", "redis"]
     """what decides how long ended jobs are kept"""
+    promise: str
+    """what an acknowledged job survives, in one line for a log"""
     bounds: Bounds
 
     # --- a job's way through ----------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ Survives: what the server's persistence promises; `durability.py` says it in a l
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Sequence
 from typing import Any, Literal
 
@@ -45,8 +44,6 @@ from qo.store.values import (
     Ticket,
 )
 
-log = logging.getLogger("qo.store")
-
 SCHEMA = 1
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
@@ -59,6 +56,7 @@ class RedisStore(Reading):
 
     def __init__(self, client: Client, bounds: Bounds) -> None:
         super().__init__(client, bounds)
+        self.promise = ""
         self._waking = Waking(client)
 
     @classmethod
@@ -74,7 +72,7 @@ class RedisStore(Reading):
         """`accept_eviction`: use a server that may throw jobs away when its memory is full."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
         try:
-            log.info("%s", await describe(store.client, accept_eviction=accept_eviction))
+            store.promise = await describe(store.client, accept_eviction=accept_eviction)
             await store._check_schema()
         except BaseException:
             await store.close()

@@ -94,6 +94,10 @@ class SQLiteStore:
         self.path = path
         self.bounds = bounds
         self._in_memory = path == MEMORY
+        if self._in_memory:
+            self.promise = "memory: jobs live as long as this process"
+        else:
+            self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
         db = connect(path, writes=True)
         prepare(db, path)
         self._checkpointer = None if self._in_memory else Checkpointer(path, db)
