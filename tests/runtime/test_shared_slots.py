@@ -16,6 +16,7 @@ from running import running, soon, until
 import qo
 from qo.runtime import shared_slots
 from qo.store.bucket import BucketSlots
+from qo.store.values import Limit, Source
 
 GROUP = "provider:openai"
 
@@ -220,6 +221,80 @@ async def test_a_shared_group_without_a_limit_is_refused_when_the_worker_starts(
 
 async def test_the_configured_limit_of_a_shared_group_is_the_buckets_alone(queues: list[qo.Queue]) -> None:
     assert (await queues[0].limit(GROUP)).limit is None
+
+
+async def test_a_limit_that_is_removed_lets_jobs_wait_without_an_attempt_spent(
+    settings: dict[str, Any], bucket: BucketSlots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
+    settings["concurrency"]["limits"] = {}
+    await bucket.set_limit(GROUP, 1)
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+        worker.task("call", groups=[GROUP])(lambda: "called")
+        async with running(worker):
+
+            async def is_there() -> bool:
+                return bool(await queue.workers())
+
+            await until(is_there)
+            await bucket.remove_limit(GROUP)
+            job = await queue.submit("call")
+
+            async def was_refused() -> bool:
+                return (await queue.limit(GROUP)).closed_until is not None
+
+            await until(was_refused)
+            await bucket.set_limit(GROUP, 1)
+            ended = await queue.wait(job.id, timeout=20)
+
+    assert (ended.result, ended.attempts) == ("called", 1)
+
+
+async def test_a_bucket_that_does_not_answer_does_not_keep_a_holder_from_hearing_that_its_slot_is_lost() -> None:
+    class Hanging:
+        def still_held(self, *slot: Any) -> bool:
+            return False
+
+        async def renew(self, *slot: Any) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+    slots = shared_slots.SharedSlots(Hanging(), {GROUP: 1}, worker="w", lease_seconds=0.3)  # type: ignore[arg-type]
+    slots._held["token"] = {GROUP: (0, "name")}
+    lost: asyncio.Queue[str] = asyncio.Queue()
+    keeping = asyncio.create_task(slots.keep(lost.put_nowait))
+    told = await soon(lost.get())
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+
+    assert told == "token"
+
+
+async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_started(
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = queues[0]
+    worker = qo.Worker(queue, "worker-1")
+    ran: list[str] = []
+    take = shared_slots.SharedSlots.take
+
+    async def take_for_long(self: Any, token: str, job: qo.Job) -> str | None:
+        full = await take(self, token, job)
+        if not ran:
+            ran.append("revoked")
+            await queue.store.set_limits([Limit(group="call", slots=1, source=Source.OPERATOR)])
+            await queue.release_slot("call", 0, force=True)
+        return full
+
+    monkeypatch.setattr(shared_slots.SharedSlots, "take", take_for_long)
+    worker.task("call", groups=[GROUP])(lambda: ran.append("ran"))
+    job = await queue.submit("call")
+    async with running(worker):
+        ended = await queue.wait(job.id, timeout=20)
+
+    assert (ran, ended.attempts, await held(bucket)) == (["revoked", "ran"], 2, 0)
 
 
 # --- the manager on a bucket ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self
 
-from qo.errors import QoError, SettingsError, StoreUnavailable
+from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
 from qo.job import Job
 from qo.runtime.ids import new_id
 from qo.runtime.trouble import Trouble
@@ -25,6 +25,7 @@ log = logging.getLogger("qo.worker")
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 RENEWALS_PER_LEASE = 3
+LOOKS_PER_LEASE = 30
 LOOK_AGAIN_SECONDS = 1.0
 HOLDER_CHARACTERS = 100
 
@@ -87,7 +88,8 @@ class SharedSlots:
                     group, self._groups[group], name, self._worker, self._lease_seconds
                 )
                 self._unreachable.over()
-            except StoreUnavailable as error:
+            except (StoreUnavailable, InvalidValue) as error:
+                # Also a limit that somebody has removed: the job waits until there is one again.
                 self._unreachable.tell(error)
                 number = None
             if number is None:
@@ -120,24 +122,35 @@ class SharedSlots:
 
     async def keep(self, lost: Callable[[str], None]) -> None:
         """Renew what is held until cancelled; `lost` is told the token of whom a slot could not be kept for."""
+        renewing = asyncio.create_task(self._renew_on())
+        try:
+            while True:
+                # Apart from the renewals: a bucket that does not answer must not keep a holder from hearing of it.
+                await asyncio.sleep(min(LOOK_AGAIN_SECONDS, self._lease_seconds / LOOKS_PER_LEASE))
+                for token, held in tuple(self._held.items()):
+                    if not all(self._bucket.still_held(group, number, name) for group, (number, name) in held.items()):
+                        lost(token)
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def _renew_on(self) -> None:
         trouble = Trouble("slots in the bucket cannot be renewed for now")
-        renew_in_seconds = self._lease_seconds / RENEWALS_PER_LEASE
+        every_seconds = self._lease_seconds / RENEWALS_PER_LEASE
+        pause_seconds = every_seconds
         while True:
-            await asyncio.sleep(min(renew_in_seconds, self._lease_seconds / RENEWALS_PER_LEASE))
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(LOOK_AGAIN_SECONDS, every_seconds)
             try:
                 await self._renew_all()
-                trouble.over()
-                renew_in_seconds = self._lease_seconds / RENEWALS_PER_LEASE
             except QoError as error:
                 trouble.tell(error)
-                renew_in_seconds = LOOK_AGAIN_SECONDS
             except Exception:
                 # Whatever it was, without renewals every slot here would be taken by others.
                 log.exception("slots in the bucket could not be renewed, trying again")
-                renew_in_seconds = LOOK_AGAIN_SECONDS
-            for token, held in tuple(self._held.items()):
-                if not all(self._bucket.still_held(group, number, name) for group, (number, name) in held.items()):
-                    lost(token)
+            else:
+                trouble.over()
+                pause_seconds = every_seconds
 
     async def _renew_all(self) -> None:
         slots = [(group, *slot) for held in tuple(self._held.values()) for group, slot in held.items()]

@@ -27,7 +27,7 @@ from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
-from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, TaskOptions
+from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
 
@@ -279,17 +279,31 @@ class Worker:
 
     async def _admit(self, lease: Lease, shared: SharedSlots) -> None:
         """Take the slots that are kept elsewhere, then start; or hand the job back, and leave that group alone."""
+        full, starts = None, False
         try:
             full = await shared.take(lease.token, lease.job)
+            starts = full is None and not self._stopping and await self._is_still_held(lease)
         finally:
+            # Only now, and without a pause before the start: until then it takes up a place of this worker.
             del self._admitting[lease.token]
             self._changed.set()
-        if full is None and not self._stopping:
+        if starts:
             self._start(lease)
             return
         await shared.give_back(lease.token)
         closed = {} if full is None else {full: round((time.time() + shared.pause_seconds(full)) * 1000)}
         self._outcomes.append(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED, closed=closed))
+        self._changed.set()
+
+    async def _is_still_held(self, lease: Lease) -> bool:
+        """Nobody has renewed it while its slots were being fetched, which may have taken long."""
+        renewal = Renewal(holder=lease.job.id, token=lease.token, lease_ms=self._lease_ms)
+        try:
+            (held,) = await self._store.renew([renewal], worker=self.name)
+        except StoreUnavailable as error:
+            self._not_reached.tell(error)
+            return False
+        return not held.lost
 
     def _start(self, lease: Lease) -> None:
         if log.isEnabledFor(logging.INFO):
