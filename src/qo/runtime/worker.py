@@ -209,16 +209,17 @@ class Worker:
         # What it was told is asked again, because the round trip may have cleared the wake-up that came with it.
         if told() or self._changed.is_set() or self._outcomes or self._has_news():
             return
-        changed = asyncio.ensure_future(self._changed.wait())
-        waits: list[asyncio.Future[Any]] = [changed]
+        work: asyncio.Future[None] | None = None
         if self._free_places() and self._tasks:
-            waits.append(asyncio.ensure_future(self._wait_for_work()))
+            work = asyncio.ensure_future(self._wait_for_work())
+            work.add_done_callback(lambda _: self._changed.set())
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await self._changed.wait()
         finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+            # Not when it was the work that came: a job waits for every turn of the loop that is spent here.
+            if work is not None and not work.done():
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
 
     async def _wait_for_work(self) -> None:
         try:
