@@ -216,10 +216,10 @@ def test_a_slot_handed_over_is_the_lowest_that_is_free_too() -> None:
 
 def test_a_provider_without_a_limit_takes_only_the_total() -> None:
     limiter = qo.Limiter({"ollama": 1}, total=2)
-    with limiter.acquire("claude") as lease, limiter.acquire("claude"):
+    with limiter.acquire("mistral") as lease, limiter.acquire("mistral"):
         assert lease.slots == {"providers": 0}
-        assert limiter.get_metrics()["in_flight"] == {"ollama": 0, "claude": 2, "total": 2}
-        with pytest.raises(qo.Timeout, match="the total over all providers"), limiter.acquire("claude", timeout=0):
+        assert limiter.get_metrics()["in_flight"] == {"ollama": 0, "mistral": 2, "total": 2}
+        with pytest.raises(qo.Timeout, match="the total over all providers"), limiter.acquire("mistral", timeout=0):
             pass
 
 

@@ -104,13 +104,13 @@ def test_the_environment_changes_limits_and_adds_providers() -> None:
     environ = {
         "LLM_MAX_CONCURRENCY_OLLAMA": "2",
         "LLM_MAX_CONCURRENCY_GLOBAL": " 20 ",
-        "LLM_MAX_CONCURRENCY_CLAUDE": "0",
+        "LLM_MAX_CONCURRENCY_MISTRAL": "0",
         "LLM_MAX_CONCURRENCY_GEMINI": "",
         "LLM_MAX_TOKENS": "many",
     }
 
     assert limits(environ) == {
-        "ollama": 2, "gemini": 8, "openai": 10, "deepseek": 8, "claude": 0, "global": 20,
+        "ollama": 2, "gemini": 8, "openai": 10, "deepseek": 8, "mistral": 0, "global": 20,
     }  # fmt: skip
 
 

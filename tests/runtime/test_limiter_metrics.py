@@ -37,7 +37,7 @@ async def test_the_metrics_have_the_shape_of_the_specification(clock: Clock) -> 
     await asyncio.sleep(0)
     await ollama.pop().__aexit__(None, None, None)  # handed to the first of the nine at once
     clock.now += 1
-    waiting += [asyncio.create_task(limiter.acquire("claude").__aenter__()) for _ in range(3)]
+    waiting += [asyncio.create_task(limiter.acquire("mistral").__aenter__()) for _ in range(3)]
     await asyncio.sleep(0)
     clock.now += 0.5
     for task in waiting[2:]:
