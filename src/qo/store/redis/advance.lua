@@ -33,14 +33,8 @@ local function advance(item, row)
   return { expires_at = lease.end_of(row.token), cancel_wanted = row.cancel_wanted }
 end
 
-local ids = {}
+local found, answers = rows.named_by(arguments.advances), {}
 for i, item in ipairs(arguments.advances) do
-  ids[i] = item.job_id
-end
-local numbers = rows.numbers(ids)
-rows.load(numbers)
-local answers = {}
-for i, item in ipairs(arguments.advances) do
-  answers[i] = advance(item, numbers[i] and rows.get(numbers[i]))
+  answers[i] = advance(item, found[i])
 end
 return step.answer({ answers = answers })

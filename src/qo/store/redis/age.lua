@@ -19,17 +19,12 @@ local function aged_priority(priority)
   return above
 end
 
-local portion = step.bounds.portion
-local numbers = call('ZRANGEBYSCORE', key('aged'), '-inf', step.now - arguments.period_ms, 'LIMIT', 0, portion + 1)
-local more = #numbers > portion
-numbers[portion + 1] = nil
-rows.load(numbers)
+local found, more = rows.due('aged', step.now - arguments.period_ms)
 local ids = {}
-for _, number in ipairs(numbers) do
-  local row = rows.get(number)
+for _, row in ipairs(found) do
   local priority = aged_priority(line.priority_of(row.key))
   row.aged_at = step.now
-  later('ZADD', key('aged'), step.now, number)
+  later('ZADD', key('aged'), step.now, row.number)
   rows.save(row)
   if priority then
     line.enter_again(row, line.order_key(priority, line.place_of(row.key)))

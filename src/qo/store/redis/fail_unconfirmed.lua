@@ -7,14 +7,9 @@
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 
-local portion = step.bounds.portion
-local numbers = call('ZRANGEBYSCORE', key('confirming'), '-inf', step.now - arguments.after_ms, 'LIMIT', 0, portion + 1)
-local more = #numbers > portion
-numbers[portion + 1] = nil
-rows.load(numbers)
+local found, more = rows.due('confirming', step.now - arguments.after_ms)
 local ids = {}
-for i, number in ipairs(numbers) do
-  local row = rows.get(number)
+for i, row in ipairs(found) do
   lease.end_job(row, 'failed', arguments.error)
   ids[i] = row.id
 end

@@ -121,15 +121,9 @@ local function finish(outcome, row)
   return { state = state }
 end
 
-local ids = {}
+local found, answers = rows.named_by(arguments.outcomes), {}
 for i, outcome in ipairs(arguments.outcomes) do
-  ids[i] = outcome.job_id
-end
-local numbers = rows.numbers(ids)
-rows.load(numbers)
-local answers = {}
-for i, outcome in ipairs(arguments.outcomes) do
-  answers[i] = finish(outcome, numbers[i] and rows.get(numbers[i]))
+  answers[i] = finish(outcome, found[i])
 end
 lease.finish(tokens)
 for _, row in ipairs(handed_back) do

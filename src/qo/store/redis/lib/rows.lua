@@ -58,6 +58,34 @@ function rows.find(id)
   return number and rows.get(number) or nil
 end
 
+function rows.named_by(items)
+  -- The job that each of these names by `job_id`, all of them read together; false where there is none.
+  local ids, found = {}, {}
+  for i, item in ipairs(items) do
+    ids[i] = item.job_id
+  end
+  local numbers = rows.numbers(ids)
+  rows.load(numbers)
+  for i, number in ipairs(numbers) do
+    found[i] = number and rows.get(number)
+  end
+  return found
+end
+
+function rows.due(index, at)
+  -- One portion of the jobs that stand in this index up to then, and whether there are more.
+  local portion = step.bounds.portion
+  local numbers = call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, portion + 1)
+  local more = #numbers > portion
+  numbers[portion + 1] = nil
+  rows.load(numbers)
+  local found = {}
+  for i, number in ipairs(numbers) do
+    found[i] = rows.get(number)
+  end
+  return found, more
+end
+
 function rows.insert(row)
   loaded[row.number] = row
   changed[row.number] = row
