@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench import limiter_on_redis
 from bench.flat_claims import claim_and_finish_us, fill, single_claims_ms
 from bench.runtime_speed import other_process, runtime_jobs_per_second, start_ms_same_process
 from bench.store_speed import BATCH, drain
@@ -135,4 +136,5 @@ async def report(*, kind: Kind = "valkey", jobs: int = 10_000, many: int = 1_000
     with Server(kind) as server:
         await report_throughput(server.url, jobs)
         await report_worker(server.url, jobs)
+        await limiter_on_redis.report(server.url, rounds=max(1, jobs // 500), hand_overs=jobs // 50)
         await report_flat(server.url, many=many, parked=parked)

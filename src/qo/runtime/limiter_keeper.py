@@ -1,7 +1,8 @@
 """The thread behind a limiter on a store: it stands in line for callers, keeps their leases, and tells them.
 
 All calls to the store come from its event loop, wherever the callers are: those made while one is in flight go
-together, and a caller that blocks its own loop keeps its slots.
+together, and a caller that blocks its own loop keeps its slots. Waking another thread costs more than the rest of a
+call, so callers post what they want and are told what they get, and one wakes the other once for all of it.
 """
 
 from __future__ import annotations
@@ -11,22 +12,25 @@ import logging
 import math
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any
+from itertools import count, islice
+from typing import Any, Generic, Protocol, TypeVar
 
 from qo.errors import QoError, StoreUnavailable
 from qo.event import GRANTED, LEASE_LOST
 from qo.runtime.callers import milliseconds
-from qo.runtime.gathering import Gathering
 from qo.runtime.ids import new_id
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
+from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.values import Grant, GroupStatus, Renewal, Ticket
 
 log = logging.getLogger("qo.limiter")
 
 BEATS_PER_LIFE = 3
+MOST_PER_CALL = 100
 PAUSE_SECONDS = 0.005
 """between looks at a feed that tells of others, so that a busy one does not keep the thread busy too"""
 LOOK_AGAIN_SECONDS = 0.05
@@ -34,9 +38,82 @@ TRY_AGAIN_SECONDS = 1.0
 WAIT_SECONDS = 10.0
 HEARD = (GRANTED, LEASE_LOST)
 
-Holder = tuple[str, str | None]
-Blocked = Callable[[str, str], None]
-"""told a holder and the group that is full"""
+Item = TypeVar("Item")
+
+
+# --- between threads ------------------------------------------------------------------------------------------
+
+
+class Mailbox:
+    """Calls into an event loop from other threads, which wake it once for all that they post meanwhile."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._posted: deque[Callable[[], None]] = deque()
+        self._is_woken = False
+
+    def post(self, call: Callable[[], None]) -> None:
+        """Raises RuntimeError if the loop has been closed."""
+        self._posted.append(call)
+        if not self._is_woken:
+            self._is_woken = True
+            self.loop.call_soon_threadsafe(self.deliver)
+
+    def deliver(self) -> None:
+        self._is_woken = False  # before it looks: whoever posts later wakes it again
+        while self._posted:
+            self._posted.popleft()()
+
+
+class Waiter(Protocol):
+    """A caller's thread or task, that waits to be told."""
+
+    def tell(self) -> bool:
+        """Called once, in the keeper's thread. False: nobody can be told any more."""
+
+
+class WaitingThread:
+    __slots__ = ("_untold",)
+
+    def __init__(self) -> None:
+        self._untold = threading.Lock()
+        self._untold.acquire()
+
+    def tell(self) -> bool:
+        self._untold.release()
+        return True
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """False: it was not told in that time."""
+        return self._untold.acquire(timeout=-1 if timeout_seconds is None else timeout_seconds)
+
+
+class WaitingTask:
+    __slots__ = ("_is_told", "_mailbox", "_woken")
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        """`mailbox` is that of the task's loop."""
+        self._mailbox = mailbox
+        self._is_told = False
+        self._woken: asyncio.Future[None] | None = None
+
+    def tell(self) -> bool:
+        try:
+            self._mailbox.post(self._wake)
+        except RuntimeError:
+            return False  # that loop has been closed, and the task with it
+        return True
+
+    async def wait(self) -> None:
+        """May be called again after it was cancelled."""
+        if not self._is_told:
+            self._woken = self._mailbox.loop.create_future()
+            await self._woken
+
+    def _wake(self) -> None:
+        self._is_told = True
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
 
 class LeaseOnStore:
@@ -70,52 +147,98 @@ class LeaseOnStore:
 
 
 class Request:
-    """A caller at the door. Whether it was let in or went away is decided by who is first at `outcome`."""
+    """A caller at the door. Whether it was let in or went away is decided by who is first."""
 
-    __slots__ = ("is_told", "outcome", "ticket", "waits")
+    __slots__ = ("_answer", "_decision", "_error", "_waiter", "stands_in_line", "ticket")
 
-    def __init__(self, groups: tuple[str, ...], *, priority: int, lease_ms: int, wait_ms: int, waits: bool) -> None:
-        self.ticket = Ticket(
-            holder=f"limiter:{new_id()}",
-            groups=groups,
-            lease_ms=lease_ms,
-            wait_ms=wait_ms if waits else 0,
-            priority=priority,
-        )
-        self.waits = waits
-        self.is_told = False
-        self.outcome: Future[LeaseOnStore | None] = Future()
-        """None: no slot, for one who would not wait"""
+    def __init__(self, ticket: Ticket, waiter: Waiter) -> None:
+        self.ticket = ticket
+        self.stands_in_line = False
+        self._waiter = waiter
+        self._decision = threading.Lock()  # taken once, by the first
+        self._answer: LeaseOnStore | None = None
+        self._error: Exception | None = None
 
-    def answer(self, lease: LeaseOnStore | None) -> bool:
+    @property
+    def waits(self) -> bool:
+        return self.ticket.wait_ms > 0
+
+    @property
+    def is_decided(self) -> bool:
+        return self._decision.locked()
+
+    def answer(self, lease: LeaseOnStore | None, error: Exception | None = None) -> bool:
         """False: the caller has gone."""
-        if not self._is_awaited():
-            return False
-        self.outcome.set_result(lease)
-        return True
+        self._answer, self._error = lease, error
+        return self._decision.acquire(blocking=False) and self._waiter.tell()
 
-    def fail(self, error: Exception) -> None:
-        if self._is_awaited():
-            self.outcome.set_exception(error)
+    def go_away(self) -> bool:
+        """False: it was answered in this very moment."""
+        return self._decision.acquire(blocking=False)
 
-    def _is_awaited(self) -> bool:
-        return not self.outcome.done() and self.outcome.set_running_or_notify_cancel()
+    def result(self) -> LeaseOnStore | None:
+        """What it was answered. None: no slot, for one who would not wait."""
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+class Departure:
+    """What goes back to the store: a lease, or without a token whatever the holder has, a place in line included."""
+
+    __slots__ = ("groups", "holder", "token", "waiter")
+
+    def __init__(self, holder: str, token: str | None, groups: tuple[str, ...], waiter: Waiter | None = None) -> None:
+        self.holder = holder
+        self.token = token
+        self.groups = groups
+        self.waiter = waiter
+
+
+class Gatherer(Generic[Item]):
+    """Passes items on as lists, in the order they came, one list at a time: the next ones gather meanwhile."""
+
+    def __init__(self, send: Callable[[list[Item]], Awaitable[None]]) -> None:
+        self.in_flight: list[Item] = []
+        self.gathered: list[Item] = []
+        self._send = send
+        self._some = asyncio.Event()
+
+    def add(self, item: Item) -> None:
+        self.gathered.append(item)
+        self._some.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._some.wait()
+            self.in_flight, self.gathered = self.gathered[:MOST_PER_CALL], self.gathered[MOST_PER_CALL:]
+            if not self.gathered:
+                self._some.clear()
+            await self._send(self.in_flight)
+            self.in_flight = []
+
+
+Blocked = Callable[[Request, str], None]
+"""told who has to wait, and for which group"""
 
 
 class Keeper:
-    """`begin`, `withdraw`, `leave` and `run` may be called from any thread, everything else happens in its own."""
+    """What the first part has may be called from any thread, everything else happens in its own."""
 
     def __init__(self, queue: Queue, *, prepare: Callable[[], Awaitable[None]], blocked: Blocked) -> None:
         """`prepare` is awaited before anybody is let in; `blocked` is told of everybody who has to wait, and why."""
         self._prepare = prepare
         self._blocked = blocked
         self._store = queue.store
-        self.lease_ms = milliseconds(queue.settings.concurrency.default_lease_duration_secs)
-        self.wait_ms = milliseconds(queue.settings.limiter.waiter_alive_secs)
-        self._beat_seconds = min(self.lease_ms, self.wait_ms) / BEATS_PER_LIFE / 1000
+        self._lease_ms = milliseconds(queue.settings.concurrency.default_lease_duration_secs)
+        self._wait_ms = milliseconds(queue.settings.limiter.waiter_alive_secs)
+        # A lease that was handed over is a short one until the first beat.
+        self._beat_seconds = min(self._lease_ms, self._wait_ms, HANDED_OVER_LEASE_MS) / BEATS_PER_LIFE / 1000
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._mailbox: Mailbox | None = None
+        self._thread: threading.Thread
+        self._name = ""
+        self._numbers = count()
         self._held: dict[str, LeaseOnStore] = {}
         self._in_line: dict[str, Request] = {}
         self._statuses: dict[str, tuple[float, GroupStatus]] = {}
@@ -124,126 +247,178 @@ class Keeper:
 
     # --- from any thread --------------------------------------------------------------------------------------
 
-    def begin(self, request: Request) -> None:
-        self._soon(self._enter(request))
+    def begin(self, groups: tuple[str, ...], waiter: Waiter, *, priority: int, waits: bool) -> Request:
+        mailbox = self._mailbox or self._started()
+        ticket = Ticket(
+            holder=f"{self._name}:{next(self._numbers)}",
+            groups=groups,
+            lease_ms=self._lease_ms,
+            wait_ms=self._wait_ms if waits else 0,
+            priority=priority,
+        )
+        request = Request(ticket, waiter)
+        mailbox.post(lambda: self._enter(request))
+        return request
 
     def withdraw(self, request: Request) -> None:
         """The caller has gone. What it was given in this very moment goes back with its place in line."""
-        self._soon(self._release(request.ticket.holder, None))
+        self._depart(Departure(request.ticket.holder, None, request.ticket.groups))
 
-    def leave(self, lease: LeaseOnStore) -> Future[None]:
-        return self.run(self._leave(lease))
+    def leave(self, lease: LeaseOnStore, waiter: Waiter | None = None) -> None:
+        """`waiter` is told when it has been given back."""
+        self._depart(Departure(lease.holder, lease.token, lease.groups, waiter))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        return asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
 
     def close(self) -> None:
         """End the thread. What is still held runs out with its lease."""
         with self._lock:
-            loop, thread, self._loop = self._loop, self._thread, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(self._closing.set)
-            thread.join()
+            mailbox, self._mailbox = self._mailbox, None
+            if mailbox is not None:
+                mailbox.post(self._closing.set)
+                self._thread.join()
 
-    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
-        self._running_loop().call_soon_threadsafe(self._start, work)
+    def _depart(self, departure: Departure) -> None:
+        (self._mailbox or self._started()).post(lambda: self._let_go(departure))
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def _started(self) -> Mailbox:
         with self._lock:
-            if self._loop is None:
-                ready: Future[asyncio.AbstractEventLoop] = Future()
+            if self._mailbox is None:
+                # Not before: a limiter may be made first and its process forked then.
+                self._name = f"limiter:{new_id()}"
+                ready: Future[Mailbox] = Future()
                 serve = self._serve(ready)
                 self._thread = threading.Thread(target=lambda: asyncio.run(serve), name="qo-limiter", daemon=True)
                 self._thread.start()
-                self._loop = ready.result()
-            return self._loop
+                self._mailbox = ready.result()
+            return self._mailbox
 
     # --- in the thread ----------------------------------------------------------------------------------------
 
-    async def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+    async def _serve(self, ready: Future[Mailbox]) -> None:
         self._closing = asyncio.Event()
         self._busy = asyncio.Event()  # while anybody holds or waits
-        self._listens = asyncio.Event()
-        self._preparing = asyncio.Lock()
-        self._acquiring: Gathering[Ticket, Grant] = Gathering(lambda tickets: self._store.acquire(tickets))
-        self._releasing: Gathering[Holder, bool] = Gathering(lambda holders: self._store.release(holders))
-        ready.set_result(asyncio.get_running_loop())
-        background = [asyncio.create_task(self._beat_on()), asyncio.create_task(self._listen_on())]
+        self._asking: Gatherer[Request] = Gatherer(self._ask)
+        self._leaving: Gatherer[Departure] = Gatherer(self._release)
+        self._trouble_asking = Trouble("slots cannot be asked for now", log)
+        self._trouble_leaving = Trouble("a slot cannot be given back for now", log)
+        mailbox = Mailbox(asyncio.get_running_loop())
+        for work in (self._asking.run(), self._leaving.run(), self._beat_on(), self._listen_on()):
+            self._start(work)
+        ready.set_result(mailbox)
         await self._closing.wait()
-        for task in (*background, *self._tasks):
+        tasks = tuple(self._tasks)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*background, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        mailbox.deliver()
+        for departure in (*self._leaving.in_flight, *self._leaving.gathered):
+            if departure.waiter is not None:
+                departure.waiter.tell()
         for request in self._in_line.values():
-            request.fail(StoreUnavailable("The limiter was closed while this caller waited; make another one."))
+            request.answer(None, StoreUnavailable("The limiter was closed while this caller waited; make another one."))
+        self._in_line.clear()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # --- in and out -------------------------------------------------------------------------------------------
+    # --- in ---------------------------------------------------------------------------------------------------
 
-    async def _enter(self, request: Request) -> None:
+    def _enter(self, request: Request) -> None:
         self._in_line[request.ticket.holder] = request
         self._busy.set()
-        try:
-            async with self._preparing:
-                await self._prepare()
-            if await self._ask(request):
-                return
-            self._blocked(request.ticket.holder, await self._full_group(request.ticket.groups))
-            # Whoever was handed a slot before this thread listened finds it by asking once more.
-            await self._listens.wait()
-            await self._ask(request)
-        except Exception as error:
-            # Whatever it was, it is the caller's to hear of, and nothing of it may stay behind.
-            request.fail(error)
-            await self._release(request.ticket.holder, None)
+        self._asking.add(request)
 
-    async def _ask(self, request: Request) -> bool:
-        """Whether it has its answer. If not, it stands in line, and lives on there for a while."""
-        if request.outcome.cancelled():
-            return True
-        grant = await self._acquiring.send(request.ticket)
-        if request.outcome.cancelled():
-            # It went away meanwhile, and what it left may have reached the store before this did.
-            self._start(self._release(request.ticket.holder, None))
-            return True
-        if grant.token is not None:
-            self._take(request, grant)
-        elif not request.waits:
-            self._in_line.pop(request.ticket.holder, None)
-            request.answer(None)
-        return grant.token is not None or not request.waits
+    async def _ask(self, requests: list[Request]) -> None:
+        """Who gets no slot stands in line, and lives on there for a while."""
+        # Never for one who has been answered: it may be gone, and nobody would give back what it got.
+        asking = [each for each in dict.fromkeys(requests) if each.ticket.holder in self._in_line]
+        if not asking:
+            return
+        try:
+            await self._prepare()
+            grants = await self._store.acquire([request.ticket for request in asking])
+        except Exception as error:
+            # Whatever it was, it is the caller's to hear of.
+            self._ask_failed(asking, error)
+            return
+        self._trouble_asking.over()
+        for request, grant in zip(asking, grants, strict=True):
+            if grant.token is not None:
+                self._take(request, grant)
+            elif grant.holder not in self._in_line:
+                # It went away meanwhile, and what it left may have reached the store before this did.
+                self._leaving.add(Departure(grant.holder, None, request.ticket.groups))
+            elif not request.waits:
+                del self._in_line[grant.holder]
+                request.answer(None)
+        have_to_wait = [each for each in asking if each.ticket.holder in self._in_line and not each.stands_in_line]
+        if have_to_wait:
+            for request in have_to_wait:
+                request.stands_in_line = True
+            self._start(self._tell_blocked(have_to_wait))
+
+    def _ask_failed(self, requests: list[Request], error: Exception) -> None:
+        for request in requests:
+            if request.stands_in_line and isinstance(error, QoError):
+                self._trouble_asking.tell(error)
+                asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
+            elif self._in_line.pop(request.ticket.holder, None) is not None:
+                request.answer(None, error)
+                self._leaving.add(Departure(request.ticket.holder, None, request.ticket.groups))
 
     def _take(self, request: Request, grant: Grant) -> None:
-        if self._in_line.pop(grant.holder, None) is None:
-            return  # it was answered before, by another who asked
         assert grant.token is not None
         lease = LeaseOnStore(request.ticket, grant.token, grant.slots)
-        self._held[lease.token] = lease
-        if not request.answer(lease):
-            self._start(self._leave(lease))
-        elif request.is_told:
-            # Handed over for a moment only; the first renewal makes it a full lease.
-            self._start(self._renew([lease]))
+        if self._in_line.pop(grant.holder, None) is not None and request.answer(lease):
+            self._held[lease.token] = lease
+        else:
+            self._leaving.add(Departure(lease.holder, lease.token, lease.groups))
 
-    async def _leave(self, lease: LeaseOnStore) -> None:
-        self._held.pop(lease.token, None)
-        await self._release(lease.holder, lease.token)
+    async def _tell_blocked(self, requests: list[Request]) -> None:
+        try:
+            for request in requests:
+                self._blocked(request, await self._full_group(request.ticket.groups))
+        except QoError as error:
+            log.debug("what callers wait for could not be looked up: %s", error)
 
-    async def _release(self, holder: str, token: str | None) -> None:
+    # --- out --------------------------------------------------------------------------------------------------
+
+    def _let_go(self, departure: Departure) -> None:
+        self._in_line.pop(departure.holder, None)
+        if departure.token is not None:
+            self._held.pop(departure.token, None)
+        self._leaving.add(departure)
+
+    async def _release(self, departures: list[Departure]) -> None:
         """As often as it takes: until then, others wait for slots that nobody uses."""
-        self._in_line.pop(holder, None)
-        trouble = Trouble("a slot cannot be given back for now", log)
         while True:
+            self._ask_for_next(departures)  # in the loop's next round, so this is sent right behind the release
             try:
-                await self._releasing.send((holder, token))
+                await self._store.release([(departure.holder, departure.token) for departure in departures])
             except StoreUnavailable as error:
-                trouble.tell(error)
+                self._trouble_leaving.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
+            except Exception:
+                # Whatever it was, those behind want to leave too; what is not given back runs out.
+                log.exception("slots could not be given back, they are free when their leases run out")
+                break
             else:
-                return
+                self._trouble_leaving.over()
+                break
+        for departure in departures:
+            if departure.waiter is not None:
+                departure.waiter.tell()
+
+    def _ask_for_next(self, departures: list[Departure]) -> None:
+        """For those here who are probably next: asking is quicker than hearing of it."""
+        freed = {group for departure in departures for group in departure.groups}
+        first = islice(self._in_line.values(), MOST_PER_CALL)
+        for request in islice((each for each in first if not freed.isdisjoint(each.ticket.groups)), len(departures)):
+            self._asking.add(request)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -267,10 +442,10 @@ class Keeper:
         while True:
             await asyncio.sleep(pause_seconds)
             pause_seconds = self._beat_seconds
+            # Asking keeps a place in line, and finds a slot even if nobody was heard to tell of it.
+            self._ask_for_all()
             try:
                 await self._renew(tuple(self._held.values()))
-                # Asking keeps a place in line, and finds a slot even if nobody was heard to tell of it.
-                await asyncio.gather(*(self._ask(request) for request in tuple(self._in_line.values())))
                 trouble.over()
             except QoError as error:
                 trouble.tell(error)
@@ -279,10 +454,14 @@ class Keeper:
                 # Whatever it was, without renewals everybody would lose their slots.
                 log.exception("leases of a limiter could not be renewed, trying again")
 
+    def _ask_for_all(self) -> None:
+        for request in self._in_line.values():
+            self._asking.add(request)
+
     async def _renew(self, leases: Sequence[LeaseOnStore]) -> None:
         if not leases:
             return
-        renewals = [Renewal(holder=lease.holder, token=lease.token, lease_ms=self.lease_ms) for lease in leases]
+        renewals = [Renewal(holder=lease.holder, token=lease.token, lease_ms=self._lease_ms) for lease in leases]
         for lease, held in zip(leases, await self._store.renew(renewals), strict=True):
             if held.lost:
                 self._lose(lease.token)
@@ -300,7 +479,8 @@ class Keeper:
             await self._busy.wait()
             try:
                 cursor = await self._store.newest_event()
-                self._listens.set()
+                # Whoever was handed a slot before this thread listened finds it by asking once more.
+                self._ask_for_all()
                 while self._held or self._in_line:
                     cursor = await self._listen(cursor)
                     trouble.over()
@@ -311,13 +491,18 @@ class Keeper:
                 # Whatever it was, callers must go on being told.
                 log.exception("slots that become free could not be heard of, trying again")
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
-            finally:
-                self._listens.clear()
             if not (self._held or self._in_line):
                 self._busy.clear()
 
     async def _listen(self, cursor: int) -> int:
         await self._store.wait_for_events(cursor, kinds=HEARD, timeout_seconds=WAIT_SECONDS)
+        if not self._in_line:
+            await asyncio.sleep(PAUSE_SECONDS)  # not before those who have to hurry
+        elif not self._held:
+            # What became free was held elsewhere, and who is first here is perhaps next: asking is quicker than reading
+            # whom it was given to.
+            self._asking.add(next(iter(self._in_line.values())))
+            await asyncio.sleep(0)  # for the asking to be sent first
         feed = await self._store.events(cursor, kinds=HEARD)
         heard = [self._heed(event.kind, event.subject, event.detail.get("token")) for event in feed.events]
         if not any(heard):
@@ -328,19 +513,12 @@ class Keeper:
         """Whether it was for anybody here."""
         request = self._in_line.get(holder)
         if kind == GRANTED and request is not None:
-            request.is_told = True
-            self._start(self._fetch(request))
+            self._asking.add(request)
             return True
         if kind == LEASE_LOST and token in self._held:
             self._lose(token)
             return True
         return False
-
-    async def _fetch(self, request: Request) -> None:
-        try:
-            await self._ask(request)
-        except QoError as error:
-            log.debug("a slot that was handed over could not be fetched, the next beat tries again: %s", error)
 
 
 def is_full(status: GroupStatus) -> bool:

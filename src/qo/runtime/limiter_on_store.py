@@ -7,7 +7,16 @@ import threading
 
 from qo.errors import LeaseLost, Timeout
 from qo.runtime.context import Context, current_context
-from qo.runtime.limiter_keeper import Keeper, LeaseOnStore, Request, is_full
+from qo.runtime.limiter_keeper import (
+    Keeper,
+    LeaseOnStore,
+    Mailbox,
+    Request,
+    Waiter,
+    WaitingTask,
+    WaitingThread,
+    is_full,
+)
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 from qo.runtime.limiter_tally import Tally
 from qo.runtime.queue import Queue
@@ -44,7 +53,8 @@ class SlotsOnStore:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._tally = Tally()
-        self._keeper = Keeper(queue, prepare=self._set_limits, blocked=self._tally.blocked)
+        self._keeper = Keeper(queue, prepare=self._set_limits, blocked=self._has_to_wait)
+        self._mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
         self._blocks: dict[str, _Block] = {}
         self._not_set: dict[str, int | None] = {}
         """limits that the store was not told yet: it is when somebody enters, and not when a limiter is made"""
@@ -54,37 +64,43 @@ class SlotsOnStore:
     # --- callers ----------------------------------------------------------------------------------------------
 
     def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
-        request = self._at_the_door(groups, timeout, priority)
+        waiter = WaitingThread()
+        request = self._at_the_door(groups, timeout, priority, waiter)
         if not isinstance(request, Request):
             return request
         try:
-            lease = request.outcome.result(timeout if request.waits else None)
-        except TimeoutError:
-            lease = self._in_the_last_moment(request)
+            is_answered = waiter.wait(timeout if request.waits else None)
         except BaseException:
             self._go_away(request)
             raise
         finally:
             self._tally.wait_ended(request.ticket.holder)
+        lease = request.result() if is_answered else self._in_the_last_moment(request)
         if lease is None:
             raise self._keeper.run(self._too_late(request.ticket.groups, timeout)).result()
         self._tally.entered(lease.groups)
         return lease
 
     async def enter_async(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
-        request = self._at_the_door(groups, timeout, priority)
+        waiter = WaitingTask(self._mailbox())
+        request = self._at_the_door(groups, timeout, priority, waiter)
         if not isinstance(request, Request):
             return request
+        is_answered = True
         try:
-            async with asyncio.timeout(timeout if request.waits else None):
-                lease = await asyncio.wrap_future(request.outcome)
+            if timeout is None or not request.waits:
+                await waiter.wait()
+            else:
+                async with asyncio.timeout(timeout):
+                    await waiter.wait()
         except TimeoutError:
-            lease = self._in_the_last_moment(request)
+            is_answered = False
         except BaseException:
             self._go_away(request)
             raise
         finally:
             self._tally.wait_ended(request.ticket.holder)
+        lease = request.result() if is_answered else self._in_the_last_moment(request)
         if lease is None:
             raise await asyncio.wrap_future(self._keeper.run(self._too_late(request.ticket.groups, timeout)))
         self._tally.entered(lease.groups)
@@ -95,18 +111,21 @@ class SlotsOnStore:
     def leave(self, lease: AnyLease, error: BaseException | None) -> None:
         if isinstance(lease, LeaseOnStore):
             self._tally.left(lease.groups)
-            self._keeper.leave(lease).result()
+            waiter = WaitingThread()
+            self._keeper.leave(lease, waiter)
+            waiter.wait()
 
     async def leave_async(self, lease: AnyLease, error: BaseException | None) -> None:
         if not isinstance(lease, LeaseOnStore):
             return
         block = self._blocks.pop(lease.token)
         self._tally.left(lease.groups)
-        released = asyncio.wrap_future(self._keeper.leave(lease))
+        waiter = WaitingTask(self._mailbox())
+        self._keeper.leave(lease, waiter)
         try:
-            await asyncio.shield(released)
+            await waiter.wait()
         except asyncio.CancelledError as late:
-            await asyncio.wait([released])
+            await waiter.wait()
             error = late
         was_cancelled_by_us = block.end()
         if was_cancelled_by_us and (error is None or isinstance(error, asyncio.CancelledError)):
@@ -114,7 +133,9 @@ class SlotsOnStore:
         if isinstance(error, asyncio.CancelledError):
             raise error
 
-    def _at_the_door(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> Request | LeaseOfJob:
+    def _at_the_door(
+        self, groups: tuple[str, ...], timeout: float | None, priority: int, waiter: Waiter
+    ) -> Request | LeaseOfJob:
         context = current_context.get()
         if context is not None:
             # A job that waited for what it has itself would wait for ever.
@@ -123,30 +144,36 @@ class SlotsOnStore:
                 return LeaseOfJob(context, groups)
             groups = wanted
         self._is_used = True
-        request = Request(
-            groups,
-            priority=priority,
-            lease_ms=self._keeper.lease_ms,
-            wait_ms=self._keeper.wait_ms,
-            waits=timeout != 0,
-        )
-        self._keeper.begin(request)
-        return request
+        return self._keeper.begin(groups, waiter, priority=priority, waits=timeout != 0)
+
+    def _mailbox(self) -> Mailbox:
+        """Of the running loop."""
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailboxes.get(loop)
+        if mailbox is None:
+            self._mailboxes = {each: its for each, its in self._mailboxes.items() if not each.is_closed()}
+            mailbox = self._mailboxes[loop] = Mailbox(loop)
+        return mailbox
 
     def _in_the_last_moment(self, request: Request) -> LeaseOnStore | None:
         """The time is up. A slot that came in this very moment is kept."""
-        if request.outcome.cancel():
+        if request.go_away():
             self._keeper.withdraw(request)
             return None
-        return request.outcome.result()
+        return request.result()
 
     def _go_away(self, request: Request) -> None:
-        if request.outcome.cancel():
-            self._keeper.withdraw(request)
-        elif request.outcome.exception() is None:
-            lease = request.outcome.result()
-            if lease is not None:
-                self._keeper.leave(lease)
+        try:
+            lease = self._in_the_last_moment(request)
+        except Exception:
+            return  # it was not let in, and will not hear of it
+        if lease is not None:
+            self._keeper.leave(lease)
+
+    def _has_to_wait(self, request: Request, group: str) -> None:
+        self._tally.blocked(request.ticket.holder, group)
+        if request.is_decided:
+            self._tally.wait_ended(request.ticket.holder)  # its caller may have been too early to say so
 
     async def _too_late(self, groups: tuple[str, ...], timeout: float | None) -> Timeout:
         statuses = [await self._keeper.status(group) for group in groups]

@@ -6,14 +6,14 @@
 -- include lib/catch_up.lua
 -- include lib/wake.lua
 
-local function held_token(holder)
-  return call('HGET', written(key('callers')), holder) or nil
-end
+local no_jobs -- that a worker could take; a caller adds none
 
 local function is_alone()
   -- Nobody else waits, neither callers nor jobs that a worker could take first.
-  return not tickets.are_there()
-    and (call('EXISTS', written(key('line'))) == 0 or call('EXISTS', key('workers')) == 0)
+  if no_jobs == nil then
+    no_jobs = call('EXISTS', written(key('line'))) == 0 or call('EXISTS', key('workers')) == 0
+  end
+  return no_jobs and not tickets.are_there()
 end
 
 local function grant_at_once(wanted)
@@ -43,7 +43,7 @@ local function stand_in_line(wanted)
 end
 
 local function grant_of(holder)
-  local token = held_token(holder)
+  local token = lease.of_caller(holder)
   if not token then
     return { waiting = tickets.get(holder) ~= nil }
   end
@@ -53,11 +53,15 @@ end
 if #arguments.tickets > 0 then
   catch_up.run(arguments.tickets[1].lease_ms)
 end
-local asking = {}
+local asking, holders = {}, {}
+for i, wanted in ipairs(arguments.tickets) do
+  holders[i] = wanted.holder
+end
+lease.load_callers(holders)
 for _, wanted in ipairs(arguments.tickets) do
   asking[wanted.holder] = true
   groups.load(wanted.groups)
-  if not held_token(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
+  if not lease.of_caller(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
     stand_in_line(wanted)
   end
   hand_over(asking)

@@ -8,7 +8,7 @@
 -- include lib/wake.lua
 
 local function release(holder, token)
-  local held = call('HGET', written(key('callers')), holder)
+  local held = lease.of_caller(holder)
   if held then
     if token and token ~= held then
       return false
@@ -23,7 +23,15 @@ local function release(holder, token)
   return ticket and true or false
 end
 
-local answers = {}
+local holders, tokens, answers = {}, {}, {}
+for i, wanted in ipairs(arguments.holders) do
+  holders[i] = wanted.holder
+end
+lease.load_callers(holders)
+for _, holder in ipairs(holders) do
+  tokens[#tokens + 1] = lease.of_caller(holder)
+end
+lease.load(tokens)
 for i, wanted in ipairs(arguments.holders) do
   answers[i] = release(wanted.holder, wanted.token)
 end

@@ -5,11 +5,13 @@
 
 local lease = {}
 local leases, changed_leases
+local ends -- by token: when the leases end that began in this step
+local callers -- by holder: the token of the caller's lease, or false, as far as this step has looked
 local claims -- by claim id: the tokens of its live leases
 local quoted -- the worker's name; a claim is by one
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  leases, changed_leases, claims, quoted = {}, {}, {}, nil
+  leases, changed_leases, ends, callers, claims, quoted = {}, {}, {}, {}, {}, nil
 end
 local HIGHEST_WAIT_BUCKET_SECONDS = 65536
 
@@ -36,7 +38,25 @@ function lease.get(token)
 end
 
 function lease.end_of(token)
-  return tonumber(call('ZSCORE', written(key('expiry')), token))
+  return ends[token] or tonumber(call('ZSCORE', written(key('expiry')), token))
+end
+
+function lease.load_callers(holders)
+  -- By one look for all, before any of them gets or gives back anything.
+  for first = 1, #holders, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #holders)
+    for i, token in ipairs(call('HMGET', written(key('callers')), unpack(holders, first, last))) do
+      callers[holders[first + i - 1]] = token
+    end
+  end
+end
+
+function lease.of_caller(holder)
+  -- The token of a caller's lease.
+  if callers[holder] == nil then
+    lease.load_callers({ holder })
+  end
+  return callers[holder] or nil
 end
 
 local function write_leases()
@@ -68,6 +88,7 @@ end
 local function store(token, taken, expires_at)
   leases[token] = taken
   changed_leases[token] = true
+  ends[token] = expires_at
   later('ZADD', key('expiry'), expires_at, token)
 end
 
@@ -175,6 +196,7 @@ function lease.grant(ticket, expires_at)
     slots = lease.take_slots(ticket.groups, token, nil, step.now - ticket.joined_at),
   }
   store(token, taken, expires_at)
+  callers[ticket.holder] = token
   later('HSET', key('callers'), ticket.holder, token)
   return token
 end
@@ -204,11 +226,12 @@ function lease.finish(tokens)
     if taken.job then
       later('SREM', key('running:', taken.worker), token)
     else
+      callers[taken.holder] = false
       later('HDEL', key('callers'), taken.holder)
     end
     later('HDEL', key('leases'), token)
     later('ZREM', key('expiry'), token)
-    leases[token] = false
+    leases[token], ends[token] = false, nil
     changed_leases[token] = nil
   end
 end
