@@ -83,6 +83,8 @@ from qo.store.values import (
 T = TypeVar("T")
 MEMORY = ":memory:"
 READERS = 2
+BETWEEN_LOOKS_SECONDS = 0.01
+"""for who waits for some kinds of events only: a busy file changes hundreds of times a second"""
 
 
 class SQLiteStore:
@@ -427,6 +429,8 @@ class SQLiteStore:
         async def has_events() -> bool:
             nonlocal looked_at
             found, looked_at = await self._look(partial(reading.has_events, after=looked_at, kinds=kinds))
+            if kinds is not None and not found:
+                await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
             return found
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
