@@ -7,16 +7,8 @@ import threading
 
 from qo.errors import LeaseLost, Timeout
 from qo.runtime.context import Context, current_context
-from qo.runtime.limiter_keeper import (
-    Keeper,
-    LeaseOnStore,
-    Mailbox,
-    Request,
-    Waiter,
-    WaitingTask,
-    WaitingThread,
-    is_full,
-)
+from qo.runtime.limiter_callers import LeaseOnStore, Mailbox, Request, Waiter, WaitingTask, WaitingThread
+from qo.runtime.limiter_keeper import Keeper, is_full
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 from qo.runtime.limiter_tally import Tally
 from qo.runtime.queue import Queue
