@@ -452,6 +452,7 @@ async def test_running_workers_and_callers_go_on_together(
         async with limiter.acquire(groups=["gpu"]):
             await use()
 
+    await call()  # the store is told of the limit when somebody enters, so before any job starts
     jobs = [await queue.submit("build") for _ in range(20)]
     async with running(worker):
         await soon(asyncio.gather(*(call() for _ in range(20)), *(queue.wait(job.id) for job in jobs)))
