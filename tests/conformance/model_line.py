@@ -353,7 +353,7 @@ class Line:
             is_job=False,
             claim=None,
             worker=ticket.worker,
-            expires_at=now + (ticket.lease_ms if in_own_call else HANDED_OVER_LEASE_MS),
+            expires_at=now + (ticket.lease_ms if in_own_call else min(ticket.lease_ms, HANDED_OVER_LEASE_MS)),
             now=now,
         )
         if not in_own_call:

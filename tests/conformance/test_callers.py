@@ -33,6 +33,16 @@ pytestmark = pytest.mark.small_bounds
 WAIT = 15 * SECOND
 
 
+async def test_a_handed_over_lease_is_never_longer_than_the_one_that_was_asked_for(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await acquire(store, "a", "gpu")
+    await acquire(store, "b", "gpu", lease_ms=2000)
+    await store.release([("a", None)], now=NOW)
+
+    (slot,) = (await store.group("gpu")).slots
+    assert (slot.holder, slot.expires_at) == ("b", moment(NOW + 2000))
+
+
 async def test_a_caller_takes_a_slot_in_each_of_its_groups(store: Store) -> None:
     await limit(store, "provider:ollama", 4)
     await limit(store, "providers", 12)

@@ -391,6 +391,40 @@ async def test_a_release_that_the_store_does_not_take_is_tried_until_it_does(
     assert caplog.text.count("a slot cannot be given back for now") == 1
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_block_does_not_wait_for_ever_to_give_its_slots_back(
+    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, in_thread: bool
+) -> None:
+    from qo.runtime import limiter_on_store
+
+    monkeypatch.setattr(limiter_on_store, "LEAVE_SECONDS", 0.05)
+    limiter = make({"ollama": 1})
+    release, is_back = queue.store.release, threading.Event()
+
+    async def when_it_is_back(*args: Any, **options: Any) -> Any:
+        await asyncio.to_thread(is_back.wait, SOON_SECONDS)
+        return await release(*args, **options)
+
+    queue.store.release = when_it_is_back  # type: ignore[method-assign]
+    if in_thread:
+        await asyncio.to_thread(enter_and_leave_thread, limiter)
+    else:
+        await enter_and_leave(limiter, "ollama")
+    still_held = await held(queue, "provider:ollama")
+    is_back.set()
+
+    async def nobody_holds() -> bool:
+        return await held(queue, "provider:ollama") == 0
+
+    await until(nobody_holds)
+    assert still_held == 1
+
+
+def enter_and_leave_thread(limiter: qo.Limiter) -> None:
+    with limiter.acquire("ollama"):
+        pass
+
+
 async def test_what_cannot_be_asked_for_is_raised_and_nothing_is_left(queue: qo.Queue, make: MakeLimiter) -> None:
     limiter = make({"ollama": 1})
     acquire = queue.store.acquire

@@ -33,7 +33,7 @@ ALIVE_SECONDS = 1
 SLACK_SECONDS = 2
 """for a busy machine, and until those who wait ask again"""
 HANDED_OVER_SECONDS = HANDED_OVER_LEASE_MS / 1000
-"""a slot that was handed over in line is held so long, even if leases are shorter, by the dead too"""
+"""a slot that was handed over in line is held so long at most until its first renewal, by the dead too"""
 MANY = 300
 SHORT_LEASES = {**SETTINGS, "limiter": {"waiter_alive_secs": ALIVE_SECONDS}}
 LONG_LEASES = {"limiter": {"waiter_alive_secs": ALIVE_SECONDS}}
@@ -73,9 +73,10 @@ async def test_200_callers_on_8_processes_are_never_over_a_limit_though_some_are
     )
     assert witness.mistakes == []
     assert witness.most["providers"] == LIMITS["providers"], "a limit that nobody ran into proves nothing"
-    assert over_seconds < max(LEASE_SECONDS, HANDED_OVER_SECONDS) + SLACK_SECONDS
-    assert in_use_seconds < LEASE_SECONDS + HANDED_OVER_SECONDS + SLACK_SECONDS
-    assert empty_seconds < max(1.5 * LEASE_SECONDS, HANDED_OVER_SECONDS) + SLACK_SECONDS
+    assert over_seconds < 1.5 * LEASE_SECONDS + SLACK_SECONDS
+    # A freed slot may go to one of the dead who are still in line, for one more lease.
+    assert in_use_seconds < 2 * 1.5 * LEASE_SECONDS + SLACK_SECONDS
+    assert empty_seconds < 1.5 * LEASE_SECONDS + SLACK_SECONDS
     await check_nothing_is_held(queue)
 
 

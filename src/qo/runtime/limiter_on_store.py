@@ -12,7 +12,11 @@ from qo.runtime.limiter_keeper import Keeper, is_full
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 from qo.runtime.limiter_tally import Tally
 from qo.runtime.queue import Queue
+from qo.runtime.timing import within
 from qo.store.values import Limit, Source
+
+LEAVE_SECONDS = 10.0
+"""how long the end of a block waits for its slots to be given back; the keeper goes on after that"""
 
 
 class LeaseOfJob:
@@ -105,7 +109,7 @@ class SlotsOnStore:
             self._tally.left(lease.groups)
             waiter = WaitingThread()
             self._keeper.leave(lease, waiter)
-            waiter.wait()
+            waiter.wait(LEAVE_SECONDS)
 
     async def leave_async(self, lease: AnyLease, error: BaseException | None) -> None:
         if not isinstance(lease, LeaseOnStore):
@@ -115,9 +119,8 @@ class SlotsOnStore:
         waiter = WaitingTask(self._mailbox())
         self._keeper.leave(lease, waiter)
         try:
-            await waiter.wait()
+            await within(LEAVE_SECONDS, waiter.wait())
         except asyncio.CancelledError as late:
-            await waiter.wait()
             error = late
         was_cancelled_by_us = block.end()
         if was_cancelled_by_us and (error is None or isinstance(error, asyncio.CancelledError)):

@@ -297,7 +297,7 @@ class Store(Protocol):
         could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease; one handed over later is a lease of
-        HANDED_OVER_LEASE_MS until its first renewal, told by an event (granted). With `wait_ms` 0 a ticket
+        at most HANDED_OVER_LEASE_MS until its first renewal, told by an event (granted). With `wait_ms` 0 a ticket
         that was not granted is forgotten.
         """
         ...

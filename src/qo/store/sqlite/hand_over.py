@@ -69,7 +69,7 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
     token = step.draw_token()
     drop_ticket(step, ticket.holder, ticket.parked)
     take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
-    expires_at = step.now + (ticket.lease_ms if asked_now else HANDED_OVER_LEASE_MS)
+    expires_at = step.now + (ticket.lease_ms if asked_now else min(ticket.lease_ms, HANDED_OVER_LEASE_MS))
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, NULL, NULL, NULL, ?, NULL, ?)",
         (token, ticket.holder, ticket.worker, expires_at),

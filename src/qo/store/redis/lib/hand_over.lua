@@ -30,7 +30,7 @@ end
 
 local function grant(ticket, asked_now)
   tickets.drop(ticket)
-  local token = lease.grant(ticket, step.now + (asked_now and ticket.lease_ms or HANDED_OVER_LEASE_MS))
+  local token = lease.grant(ticket, step.now + (asked_now and ticket.lease_ms or math.min(ticket.lease_ms, HANDED_OVER_LEASE_MS)))
   if not asked_now then
     step.event('granted', ticket.holder, { token = step.plain(token) })
   end
