@@ -150,7 +150,6 @@ class LimiterSettings(_Section, frozen=True, kw_only=True):
     """`env_defaults` are what `Limiter.from_env()` takes for an unset `LLM_MAX_CONCURRENCY_<NAME>`."""
 
     waiter_alive_secs: Seconds = 15
-    handed_over_lease_secs: Seconds = 10
     env_defaults: Mapping[Name, Count] = field(default_factory=PROVIDER_LIMITS.copy)
 
 

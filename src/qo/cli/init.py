@@ -65,7 +65,6 @@ NOTES = {
     "estimate.medium_confidence_below_position": "Up to which place an estimate is worth more than low confidence.",
     "estimate.learnt_coverage": "How many jobs should start within the bounds that were learnt.",
     "limiter.waiter_alive_secs": "A caller that waits for a slot and is not heard of for so long is dropped.",
-    "limiter.handed_over_lease_secs": "How long a caller may take to notice that it was given a slot.",
     "limiter.env_defaults": "What Limiter.from_env() takes where LLM_MAX_CONCURRENCY_<NAME> is not set.",
     "stream.position_every_secs": "How often a waiting job's position is streamed at least.",
     "stream.heartbeat_every_secs": "How often a stream shows that it is alive.",
