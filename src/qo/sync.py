@@ -73,18 +73,13 @@ class _Blocking(Generic[P, R]):
         return call
 
 
-class Queue:
-    """`qo.Queue`, blocking. Safe to use from several threads. Made by `qo.sync.connect`."""
+class _Closing:
+    """What has a background thread, which ends with it."""
 
-    def __init__(self, asynchronous: queue.Queue, loop: _Loop) -> None:
-        self.asynchronous = asynchronous
-        self.loop = loop
+    asynchronous: Any
+    loop: _Loop
 
-    @property
-    def settings(self) -> Settings:
-        return self.asynchronous.settings
-
-    def __enter__(self) -> Queue:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -93,10 +88,24 @@ class Queue:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store and end the background thread. Closing twice is harmless."""
+        """Let go of the store or bucket and end the background thread. Closing twice is harmless."""
         if self.loop.is_open():
             self.loop.wait(self.asynchronous.close())
             self.loop.close()
+
+
+class Queue(_Closing):
+    """`qo.Queue`, blocking. Safe to use from several threads. Made by `qo.sync.connect`."""
+
+    asynchronous: queue.Queue
+
+    def __init__(self, asynchronous: queue.Queue, loop: _Loop) -> None:
+        self.asynchronous = asynchronous
+        self.loop = loop
+
+    @property
+    def settings(self) -> Settings:
+        return self.asynchronous.settings
 
     submit = _Blocking(queue.Queue.submit)
     submit_many = _Blocking(queue.Queue.submit_many)
@@ -184,7 +193,7 @@ def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
     return Semaphore(semaphore.project_semaphore(queue.asynchronous, project_id, tier), queue.loop)
 
 
-class ConcurrencyManager:
+class ConcurrencyManager(_Closing):
     """`qo.ConcurrencyManager`, blocking: on a queue of `qo.sync.connect`, or by `open` on any url, a bucket's too."""
 
     def __init__(self, queue: Queue) -> None:
@@ -202,20 +211,6 @@ class ConcurrencyManager:
             opened.loop.close()
             raise
         return opened
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the store or bucket, also of a queue that it was made on. Closing twice is harmless."""
-        if self.loop.is_open():
-            self.loop.wait(self.asynchronous.close())
-            self.loop.close()
 
     try_acquire = _Blocking(manager.ConcurrencyManager.try_acquire)
     release = _Blocking(manager.ConcurrencyManager.release)

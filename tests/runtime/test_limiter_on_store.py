@@ -339,7 +339,18 @@ async def test_a_place_in_line_lives_as_long_as_its_caller_waits(queue: qo.Queue
         waits = asyncio.create_task(enter_and_leave(limiter, "ollama"))
         await waiting(queue, "provider:ollama", 1)
         (before,) = (await queue.limit("provider:ollama")).slots
-        await asyncio.sleep(1)
+        acquire, asked = queue.store.acquire, 0
+
+        async def counted(*args: Any, **options: Any) -> Any:
+            nonlocal asked
+            asked += 1
+            return await acquire(*args, **options)
+
+        async def asked_for_three_lives() -> bool:
+            return asked >= 9
+
+        queue.store.acquire = counted  # type: ignore[method-assign]
+        await until(asked_for_three_lives)
         await queue.store.catch_up()
         assert (await queue.limit("provider:ollama")).waiting == 1
     assert await soon(waits) == {"provider:ollama": before.slot_id}

@@ -147,10 +147,21 @@ def test_a_full_group_is_left_alone_for_longer_each_time_and_never_the_same(sett
 
 
 async def test_a_slot_is_kept_while_its_job_runs(
-    settings: dict[str, Any], bucket: BucketSlots, tmp_path: Path
+    settings: dict[str, Any], bucket: BucketSlots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings["concurrency"]["default_lease_duration_secs"] = 1.5
     begun, go_on = asyncio.Event(), asyncio.Event()
+    renew, renewals = BucketSlots.renew, 0
+
+    async def counted(*args: Any) -> bool:
+        nonlocal renewals
+        renewals += 1
+        return await renew(*args)
+
+    async def renewed_for_longer_than_a_lease() -> bool:
+        return renewals > shared_slots.RENEWALS_PER_LEASE + 1
+
+    monkeypatch.setattr(BucketSlots, "renew", counted)
     async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
         worker = qo.Worker(queue, "worker-1")
 
@@ -164,7 +175,7 @@ async def test_a_slot_is_kept_while_its_job_runs(
         async with running(worker):
             await soon(begun.wait())
             assert await held(bucket) == 1  # seen, so that from now on it can be seen to have run out
-            await asyncio.sleep(2.5)
+            await until(renewed_for_longer_than_a_lease)
             still_held = await held(bucket)
             go_on.set()
             ended = await queue.wait(job.id, timeout=20)

@@ -142,7 +142,10 @@ def use_all_calls(manager: qo.sync.ConcurrencyManager) -> None:
 
 
 def test_the_manager_blocks_too_on_a_queue(queue: qo.sync.Queue) -> None:
-    use_all_calls(qo.sync.ConcurrencyManager(queue))
+    manager = qo.sync.ConcurrencyManager(queue)
+    use_all_calls(manager)
+
+    assert manager.get_status("api").active == 0
 
 
 @pytest.mark.parametrize("where", ["store", "bucket"])

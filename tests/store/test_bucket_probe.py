@@ -120,7 +120,7 @@ async def test_an_endpoint_of_the_url_wins_over_the_environments(place: Place, m
     ],
 )
 def test_every_option_is_one_that_the_driver_knows(url: str) -> None:
-    client_for(parse_address(url), request_seconds=1)
+    assert client_for(parse_address(url), request_seconds=1) is not None
 
 
 async def test_what_the_driver_finds_wrong_with_the_url_is_told() -> None:

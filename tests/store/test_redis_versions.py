@@ -51,6 +51,8 @@ async def test_only_the_namespace_of_a_newer_qo_is_refused() -> None:
     store = await RedisStore.open(url, namespace=mine)
     again = await RedisStore.open(url, namespace=mine)
 
+    assert await store._command("HGET", "counters", "schema") == str(SCHEMA).encode()
+    assert await again.waiting_count() == 0
     for opened in (newer, store, again):
         await opened.client.command("DEL", f"{opened.client.prefix}counters")
         await opened.close()

@@ -251,7 +251,7 @@ class Keeper:
     async def _full_group(self, groups: tuple[str, ...]) -> str:
         """The first that is full, by a look that may be a moment old: many who come at once are told the same."""
         statuses = [await self.status(group, at_most_seconds_old=LOOK_AGAIN_SECONDS) for group in groups]
-        return next((status.group for status in statuses if is_full(status)), groups[0])
+        return next((status.group for status in statuses if not status.has_room), groups[0])
 
     async def status(self, group: str, *, at_most_seconds_old: float = 0) -> GroupStatus:
         looked_at, status = self._statuses.get(group, (-math.inf, None))
@@ -345,8 +345,3 @@ class Keeper:
             self._lose(token)
             return True
         return False
-
-
-def is_full(status: GroupStatus) -> bool:
-    has_slot = status.limit is None or status.active < status.limit
-    return not has_slot or status.paused or status.closed_until is not None

@@ -8,7 +8,7 @@ import threading
 from qo.errors import LeaseLost, Timeout
 from qo.runtime.context import Context, current_context
 from qo.runtime.limiter_callers import LeaseOnStore, Mailbox, Request, Waiter, WaitingTask, WaitingThread
-from qo.runtime.limiter_keeper import Keeper, is_full
+from qo.runtime.limiter_keeper import Keeper
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 from qo.runtime.limiter_tally import Tally
 from qo.runtime.queue import Queue
@@ -173,7 +173,7 @@ class SlotsOnStore:
     async def _too_late(self, groups: tuple[str, ...], timeout: float | None) -> Timeout:
         statuses = [await self._keeper.status(group) for group in groups]
         # What was full may have room by now; then it was the last one that was waited for.
-        full = next((status for status in statuses if is_full(status)), statuses[-1])
+        full = next((status for status in statuses if not status.has_room), statuses[-1])
         figures = GroupFigures(
             group=full.group, limit=full.limit, in_flight=full.active, waiting=full.waiting, blocked=0
         )

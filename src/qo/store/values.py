@@ -72,6 +72,11 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waiting: int = 0
     slots: tuple[SlotInfo, ...] = ()
 
+    @property
+    def has_room(self) -> bool:
+        has_slot = self.limit is None or self.active < self.limit
+        return has_slot and not self.paused and self.closed_until is None
+
 
 # --- submitting -----------------------------------------------------------------------------------------------
 

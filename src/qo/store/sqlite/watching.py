@@ -54,7 +54,7 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
 
 def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
     found = reading.job(db, job_id)
-    full = [status for status in (group(db, name) for name in found.groups) if not _has_room(status)]
+    full = [status for status in (group(db, name) for name in found.groups) if not status.has_room]
     waits_for = waits_for_state = None
     if found.state is State.WAITING and found.phase is not None:
         state = sql.value(db, "SELECT state FROM job WHERE parent = ? AND phase = ?", (found.parent, found.phase - 1))
@@ -69,11 +69,6 @@ def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
         waits_for_state=waits_for_state,
         has_worker=any(found.task in worker.tasks for worker in workers(db, now=now)),
     )
-
-
-def _has_room(status: GroupStatus) -> bool:
-    has_slot = status.limit is None or status.active < status.limit
-    return has_slot and not status.paused and status.closed_until is None
 
 
 def workers(db: apsw.Connection, *, now: int) -> tuple[WorkerInfo, ...]:
