@@ -1,16 +1,20 @@
 """What a limiter costs in process, beside two nested semaphores of the standard library.
 
-Both take turns in short rounds of one run, and the best round of each counts. The semaphores are as a program would
-use them: nested, provider first, and with what `Limiter.get_metrics` tells kept by hand; for tasks also bare.
+Both take turns in short rounds of one run. Times are those of each one's best round, ratios the median over the rounds
+and the middle half of them. What runs in one thread is timed by what that thread had of a processor, so that others on
+the machine count less. The semaphores are as a program would use them: nested, provider first, and with what
+`Limiter.get_metrics` tells kept by hand, but for how long the longest wait is that still goes on; for tasks also bare.
 
 Uncontended: one acquire and release over two levels, a provider and the total. Contended: as many as there are slots
 are inside and 100 wait. Threads wait only once: how long, for each, until all have been in and out, because under
-constant load a `threading.Semaphore` lets in again who has just left, and hands over nothing. Tasks come back for more.
+constant load a `threading.Semaphore` lets in again who has just left, and hands over nothing. Tasks come back for more,
+so often that making them, which is the same for all, and the end, when fewer wait, count little.
 """
 
 from __future__ import annotations
 
 import asyncio
+import statistics
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -25,7 +29,7 @@ PROVIDER, LIMIT, TOTAL = "ollama", 4, 12
 LIMITS = {PROVIDER: LIMIT, "gemini": 8, "openai": 10, "deepseek": 8}
 WAITERS = 100
 PAIRS = 2000
-ENTRIES_EACH = 5
+ENTRIES_EACH = 10
 AT_MOST_TIMES = 1.5
 
 
@@ -38,7 +42,8 @@ class SemaphoresByHand:
         self._in_flight = dict.fromkeys(self._semaphores, 0)
         self._blocked_by = dict.fromkeys(self._semaphores, 0)
         self.waiting = dict.fromkeys(self._semaphores, 0)
-        self._blocked_seconds = 0.0
+        self._waits_ended = 0
+        self._blocked_seconds = self._longest_seconds = 0.0
 
     def __enter__(self) -> None:
         self._take(PROVIDER)
@@ -59,10 +64,16 @@ class SemaphoresByHand:
             with self._lock:
                 self.waiting[name] += 1
                 self._blocked_by[name] += 1
-            semaphore.acquire()
-            with self._lock:
-                self.waiting[name] -= 1
-                self._blocked_seconds += time.monotonic() - began
+            try:
+                semaphore.acquire()
+            finally:
+                with self._lock:
+                    waited = time.monotonic() - began
+                    self.waiting[name] -= 1
+                    self._waits_ended += 1
+                    self._blocked_seconds += waited
+                    if waited > self._longest_seconds:
+                        self._longest_seconds = waited
         with self._lock:
             self._in_flight[name] += 1
 
@@ -81,6 +92,7 @@ class TasksByHand:
         self._in_flight = dict.fromkeys(limits, 0)
         self._blocked_by = dict.fromkeys(limits, 0)
         self._waiting = dict.fromkeys(limits, 0)
+        self._waits_ended = 0
         self._blocked_seconds = self._longest_seconds = 0.0
 
     async def take(self, name: str) -> None:
@@ -94,8 +106,10 @@ class TasksByHand:
             finally:
                 waited = time.monotonic() - began
                 self._waiting[name] -= 1
+                self._waits_ended += 1
                 self._blocked_seconds += waited
-                self._longest_seconds = max(waited, self._longest_seconds)
+                if waited > self._longest_seconds:
+                    self._longest_seconds = waited
         else:
             await semaphore.acquire()
         self._in_flight[name] += 1
@@ -128,34 +142,34 @@ class BlockByHand:
 async def report(*, rounds: int = 60) -> None:
     print(f"limiter in process, a provider of {LIMIT} and a total of {TOTAL}: an acquire and release, uncontended")
     limiter, by_hand = _limiter(), SemaphoresByHand()
-    seconds = await best_of_turns(
-        rounds, pairs_in_a_thread(lambda: limiter.acquire(PROVIDER)), pairs_in_a_thread(lambda: by_hand)
-    )
-    _tell("threads", seconds, bar=AT_MOST_TIMES)
-    _tell("tasks", await best_of_turns(rounds, *(way() for way in PAIRS_IN_A_TASK)), bar=AT_MOST_TIMES)
+    in_threads = [pairs_in_a_thread(lambda: limiter.acquire(PROVIDER)), pairs_in_a_thread(lambda: by_hand)]
+    _tell("threads", await take_turns(rounds, *in_threads), bar=AT_MOST_TIMES)
+    _tell("tasks", await take_turns(rounds, *(way() for way in PAIRS_IN_A_TASK)), bar=AT_MOST_TIMES)
     print(f"the same with {WAITERS} waiting: from one to the next")
-    _tell("threads", await best_of_turns(rounds, drain_threads_of_limiter, drain_threads_by_hand), bar=1)
+    _tell("threads", await take_turns(rounds, drain_threads_of_limiter, drain_threads_by_hand), bar=1)
     for what, providers in (("tasks, one provider full", [PROVIDER]), ("tasks, four providers, total full", [*LIMITS])):
         ways = [contended_tasks(block, providers) for block in (_limited_block, _block_by_hand)]
         bare = contended_bare_tasks(providers)
-        _tell(what, await best_of_turns(rounds, *ways, bare), bar=1)
+        _tell(what, await take_turns(rounds, *ways, bare), bar=1)
 
 
-async def best_of_turns(rounds: int, *ways: Way) -> list[float]:
-    """The fewest seconds that each way took for one."""
-    best = [float("inf")] * len(ways)
-    for _ in range(rounds):
-        best = [min(before, await way()) for before, way in zip(best, ways, strict=True)]
-    return best
+async def take_turns(rounds: int, *ways: Way) -> list[list[float]]:
+    """For each way, the seconds for one in each round. Every other round goes backwards: nobody always comes first."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    in_order = list(enumerate(ways))
+    for number in range(rounds):
+        for which, way in in_order if number % 2 else reversed(in_order):
+            seconds[which].append(await way())
+    return seconds
 
 
 def pairs_in_a_thread(block: Callable[[], AbstractContextManager[object]]) -> Way:
     async def pairs() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(PAIRS):
             with block():
                 pass
-        return (time.perf_counter() - began) / PAIRS
+        return (time.thread_time() - began) / PAIRS
 
     return pairs
 
@@ -164,11 +178,11 @@ def pairs_on_limiter() -> Way:
     limiter = _limiter()
 
     async def pairs() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(PAIRS):
             async with limiter.acquire(PROVIDER):
                 pass
-        return (time.perf_counter() - began) / PAIRS
+        return (time.thread_time() - began) / PAIRS
 
     return pairs
 
@@ -177,11 +191,11 @@ def pairs_by_hand() -> Way:
     by_hand = TasksByHand()
 
     async def pairs() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(PAIRS):
             async with BlockByHand(by_hand, PROVIDER):
                 pass
-        return (time.perf_counter() - began) / PAIRS
+        return (time.thread_time() - began) / PAIRS
 
     return pairs
 
@@ -190,11 +204,11 @@ def pairs_of_bare_semaphores() -> Way:
     provider, total = asyncio.Semaphore(LIMIT), asyncio.Semaphore(TOTAL)
 
     async def pairs() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         for _ in range(PAIRS):
             async with provider, total:
                 pass
-        return (time.perf_counter() - began) / PAIRS
+        return (time.thread_time() - began) / PAIRS
 
     return pairs
 
@@ -265,9 +279,9 @@ def contended_bare_tasks(providers: list[str]) -> Way:
 
 async def _seconds_an_entry(enter_often: Callable[[str], Awaitable[None]], providers: list[str]) -> float:
     tasks = WAITERS + (LIMIT if providers == [PROVIDER] else TOTAL)
-    began = time.perf_counter()
+    began = time.thread_time()
     await asyncio.gather(*(enter_often(providers[number % len(providers)]) for number in range(tasks)))
-    return (time.perf_counter() - began) / tasks / ENTRIES_EACH
+    return (time.thread_time() - began) / tasks / ENTRIES_EACH
 
 
 def _limiter() -> qo.Limiter:
@@ -283,10 +297,15 @@ def _block_by_hand() -> Block:
     return lambda provider: BlockByHand(by_hand, provider)
 
 
-def _tell(who: str, seconds: list[float], *, bar: float) -> None:
+def _tell(who: str, seconds: list[list[float]], *, bar: float) -> None:
     limiter, by_hand, *bare = seconds
-    told = f"  {who}: {limiter * 1e6:.2f} µs, semaphores with metrics {by_hand * 1e6:.2f} µs, ratio "
-    told += f"{limiter / by_hand:.2f} (at most {bar})"
+    told = f"  {who}: {min(limiter) * 1e6:.2f} µs, semaphores with metrics {min(by_hand) * 1e6:.2f} µs, "
+    told += f"{_ratio(limiter, by_hand)}, at most {bar}"
     if bare:
-        told += f"; without metrics {bare[0] * 1e6:.2f} µs, ratio {limiter / bare[0]:.2f}"
+        told += f"; without metrics {min(bare[0]) * 1e6:.2f} µs, {_ratio(limiter, bare[0])}"
     print(told)
+
+
+def _ratio(limiter: list[float], other: list[float]) -> str:
+    low, middle, high = statistics.quantiles((ours / theirs for ours, theirs in zip(limiter, other, strict=True)), n=4)
+    return f"ratio {middle:.2f} ({low:.2f} to {high:.2f})"

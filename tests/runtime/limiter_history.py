@@ -27,8 +27,8 @@ class RecordedSlots(SlotsInProcess):
         self.history.append(Event("entered", names(line)))
         return super()._take(line)
 
-    def _let_in(self, line: Line, group: Group, numbers: list[int]) -> Waiter:
-        waiter = super()._let_in(line, group, numbers)
+    def _let_in(self, line: Line, numbers: list[int]) -> Waiter:
+        waiter = super()._let_in(line, numbers)
         if self.history[-1].what == "entered" and self.history[-1].key is None:
             self.history.pop()  # written down by `_take` just before
         self.history.append(Event("entered", names(line), waiter.key))

@@ -373,6 +373,20 @@ async def test_one_release_wakes_one(limiter: qo.Limiter, monkeypatch: pytest.Mo
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_one_in_the_loop_of_the_release_is_told_without_the_pipe_of_that_loop(
+    limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[Any] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_soon_threadsafe", sent.append)
+    block = entered(limiter)
+    task = await waiting(limiter)
+    leave(block)
+
+    await soon(task)
+    assert sent == []
+
+
 async def test_a_release_looks_at_one_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
     first_full_group = limiter_line.Line.first_full_group

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Awaitable, Iterable, Mapping
-from types import CoroutineType, MappingProxyType, TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +15,7 @@ from qo.errors import InvalidValue, SettingsError
 from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
 from qo.policy.ordering import NORMAL, parse_priority
 from qo.runtime.limiter_in_process import SlotsInProcess
+from qo.runtime.limiter_line import TaskWaiter, new_task_waiter
 from qo.runtime.limiter_metrics import (
     PROVIDER_PREFIX,
     TOTAL,
@@ -60,7 +61,7 @@ AnyLease = TypeVar("AnyLease", bound=Lease)
 
 
 class Slots(Protocol[AnyLease]):
-    """Where a limiter's slots are kept. Groups come by their full names, checked, each once."""
+    """Where a limiter's slots are kept, if not in process. Groups come by their full names, checked, each once."""
 
     def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
         """A slot in every group at once, when it is the caller's turn; the thread is blocked until then.
@@ -68,13 +69,8 @@ class Slots(Protocol[AnyLease]):
         A timeout of 0 does not stand in line. Raises `Timeout`.
         """
 
-    def enter_async(
-        self, groups: tuple[str, ...], timeout: float | None, priority: int
-    ) -> AnyLease | Awaitable[AnyLease]:
-        """The same for a task. May be an `async def`, or give the lease itself if it can be had at once.
-
-        A task that is cancelled while it waits holds nothing, and has no place in line.
-        """
+    async def enter_async(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
+        """The same for a task. One that is cancelled while it waits holds nothing, and has no place in line."""
 
     def leave(self, lease: AnyLease, error: BaseException | None) -> object:
         """End of a `with` block, and how: called once for each lease. What it raises, the block raises."""
@@ -124,7 +120,8 @@ class Limiter:
         on its store share them. An operator's limits, those of the configuration and of tiers win over these, which
         the store is told when somebody enters. Close such a limiter before its queue.
         """
-        self._slots: Slots[Any] = SlotsInProcess() if queue is None else _slots_on(queue)
+        self._slots: Slots[Any] | SlotsInProcess = SlotsInProcess() if queue is None else _slots_on(queue)
+        self._admission: type[Admission] = AdmissionInProcess if queue is None else Admission
         self._limits: dict[str, int | None] = {}
         self._checked: dict[object, tuple[str, ...]] = {}
         for name, slots in _mapping("limits", limits).items():
@@ -177,7 +174,7 @@ class Limiter:
             wanted = self._check_groups(provider, groups)
         if timeout is not None:
             timeout = _seconds(timeout)
-        return Admission(self._slots, wanted, timeout, NORMAL if priority is None else parse_priority(priority))
+        return self._admission(self._slots, wanted, timeout, NORMAL if priority is None else parse_priority(priority))
 
     def set_limit(self, provider: str, slots: int | None) -> None:
         """Change a provider's limit while it is in use; None removes it.
@@ -272,7 +269,7 @@ class Limiter:
 class Admission(msgspec.Struct, eq=False):
     """The way into one block and out of it, by `with` or by `async with`. Made by `Limiter.acquire`."""
 
-    _slots: Slots[Any]
+    _slots: Any  # Slots, or in process SlotsInProcess
     _groups: tuple[str, ...] | None
     _timeout: float | None
     _priority: int
@@ -293,15 +290,42 @@ class Admission(msgspec.Struct, eq=False):
     async def __aenter__(self) -> Lease:
         groups = self._groups or _refuse_second_use()
         self._groups = None
-        entered = self._slots.enter_async(groups, self._timeout, self._priority)
-        lease: Lease = (await entered) if isinstance(entered, CoroutineType) else entered  # type: ignore[assignment]
+        lease: Lease = await self._slots.enter_async(groups, self._timeout, self._priority)
         self._lease = lease
         return lease
 
     def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> Awaitable[None]:
-        return self._slots.leave_async(self._lease, error)
+        left: Awaitable[None] = self._slots.leave_async(self._lease, error)
+        return left
+
+
+class AdmissionInProcess(Admission, eq=False):
+    """With slots in process, where nothing is far away and each call counts.
+
+    So the wait is in this coroutine: one of the slots' own beneath it is made and passed through for every block.
+    """
+
+    async def __aenter__(self) -> Lease:
+        groups = self._groups or _refuse_second_use()
+        self._groups = None
+        slots: SlotsInProcess = self._slots
+        timeout = self._timeout
+        lease = slots.enter_or_join(groups, timeout, self._priority, new_task_waiter)
+        if not lease._numbers:
+            waiter: TaskWaiter = lease  # type: ignore[assignment]  # asking of a Struct what it is takes long
+            try:
+                if timeout is not None:
+                    waiter.tell_after(timeout)
+                await waiter.told
+            except BaseException:
+                slots.give_up(waiter)
+                raise
+            if not waiter._numbers:
+                slots.take_last_chance(waiter, timeout)
+        self._lease = lease
+        return lease
 
 
 def _slots_on(queue: Queue) -> Slots[Any]:

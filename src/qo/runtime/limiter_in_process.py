@@ -18,9 +18,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Collection
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Any
 
 from qo.runtime.limiter_line import (
     UNLIMITED,
@@ -28,10 +27,8 @@ from qo.runtime.limiter_line import (
     LeaseInProcess,
     Line,
     NewWaiter,
-    TaskWaiter,
     ThreadWaiter,
     Waiter,
-    new_task_waiter,
     new_thread_waiter,
 )
 from qo.runtime.limiter_metrics import Figures, too_late
@@ -52,7 +49,6 @@ class SlotsInProcess:
         self._last_ticket = 0
         # Microseconds, as tokens of the stores are, so that those of the next start are greater.
         self._last_token = time.time_ns() // 1000
-        self._waits_ended = 0
         self._waited_seconds = 0.0
         self._longest_wait_seconds = 0.0
 
@@ -60,37 +56,70 @@ class SlotsInProcess:
 
     def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> LeaseInProcess:
         """A slot in every group, now or when it is the thread's turn. Raises `Timeout` after so many seconds."""
-        lease = self._enter_or_join(groups, timeout, priority, new_thread_waiter)
+        lease = self.enter_or_join(groups, timeout, priority, new_thread_waiter)
         if lease._numbers:
             return lease
         waiter: ThreadWaiter = lease  # type: ignore[assignment]  # asking of a Struct what it is takes long
         try:
             waiter.wait(timeout)
         except BaseException:
-            self._give_up(waiter)
+            self.give_up(waiter)
             raise
         if not waiter._numbers:
-            self._take_last_chance(waiter, timeout)
+            self.take_last_chance(waiter, timeout)
         return waiter
 
-    def enter_async(
-        self, groups: tuple[str, ...], timeout: float | None, priority: int
-    ) -> LeaseInProcess | Coroutine[Any, Any, LeaseInProcess]:
-        """The same for a task: the lease, or what to await for it. Then it stands in line already."""
-        lease = self._enter_or_join(groups, timeout, priority, new_task_waiter)
-        if lease._numbers:
-            return lease
-        return self._wait_async(lease, timeout)  # type: ignore[arg-type]  # as above, it is a waiter
+    def enter_or_join(
+        self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: NewWaiter
+    ) -> LeaseInProcess:
+        """The slots, or one who stands in line for them and has no numbers yet. Never blocks.
 
-    async def _wait_async(self, waiter: TaskWaiter, timeout: float | None) -> LeaseInProcess:
+        Whoever would not wait is refused and not counted. One who waits has to end in one of three ways: it is told
+        and has numbers; it is told and has none, so it takes its last chance; or it gives up.
+        """
+        let_in: list[Waiter] | None = None
+        self._lock.acquire()  # not `with`, which takes as long as all that is done in here
         try:
-            await waiter.wait(timeout)
-        except BaseException:
-            self._give_up(waiter)
-            raise
-        if not waiter._numbers:
-            self._take_last_chance(waiter, timeout)
-        return waiter
+            if self._left:
+                let_in = self._carry_out_leaves()
+            line = self._lines.get((groups, priority)) or self._new_line(groups, priority)
+            for group in line.groups:
+                if group.active >= group.limit:
+                    break
+            else:
+                return LeaseInProcess(line, line.limited, self._take(line), self._last_token)
+            if timeout != 0:
+                return self._join(line, group, new_waiter)
+            refused = group.figures()
+        finally:
+            self._lock.release()
+            if let_in:
+                self._wake(let_in)
+            if self._left:
+                self._settle()
+        raise too_late(refused, 0)
+
+    def take_last_chance(self, waiter: Waiter, timeout: float | None) -> None:
+        """The time is up. A slot that came in this very moment is kept; otherwise raises `Timeout`."""
+        with self._lock:
+            let_in = self._carry_out_leaves()
+            full = waiter._line.parked_at
+            is_late = not waiter._numbers
+            if is_late:
+                assert full is not None
+                waiter.gave_up = True
+                self._remove(waiter)
+                refused = full.figures()
+        self._wake(let_in)
+        self._settle()
+        if is_late:
+            assert timeout is not None
+            raise too_late(refused, timeout)
+
+    def give_up(self, waiter: Waiter) -> None:
+        """Take it out of the line, or hand on what it was given meanwhile."""
+        self._left.append(waiter)
+        self._settle()
 
     def leave(self, lease: LeaseInProcess, error: BaseException | None = None) -> Awaitable[None]:
         """Give the slots back, once, and hand them on. Never blocks, and need not be awaited."""
@@ -134,9 +163,10 @@ class SlotsInProcess:
             now = self._clock()
             present = max((now - line.waiters[0].since for line in self._lines.values() if line.waiters), default=0.0)
             shown = [each for each in self._groups.values() if each.active or each.blocked or each.limit != UNLIMITED]
+            groups = tuple(group.figures() for group in shown)
             figures = Figures(
-                groups=tuple(group.figures() for group in shown),
-                waits_ended=self._waits_ended,
+                groups=groups,
+                waits_ended=sum(each.blocked - each.waiting for each in groups),  # who came and waits no longer
                 waited_seconds=self._waited_seconds,
                 longest_wait_seconds=max(self._longest_wait_seconds, present),
             )
@@ -146,54 +176,6 @@ class SlotsInProcess:
 
     def close(self) -> None:
         """There is nothing to end."""
-
-    def _enter_or_join(
-        self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: NewWaiter
-    ) -> LeaseInProcess:
-        """The slots, or one who stands in line for them. Whoever would not wait is refused and not counted."""
-        let_in: list[Waiter] | None = None
-        self._lock.acquire()  # not `with`, which takes as long as all that is done in here
-        try:
-            if self._left:
-                let_in = self._carry_out_leaves()
-            line = self._lines.get((groups, priority)) or self._new_line(groups, priority)
-            for group in line.groups:
-                if group.active >= group.limit:
-                    break
-            else:
-                return LeaseInProcess(line, line.limited, self._take(line), self._last_token)
-            if timeout != 0:
-                return self._join(line, group, new_waiter)
-            refused = group.figures()
-        finally:
-            self._lock.release()
-            if let_in:
-                self._wake(let_in)
-            if self._left:
-                self._settle()
-        raise too_late(refused, 0)
-
-    def _take_last_chance(self, waiter: Waiter, timeout: float | None) -> None:
-        """The time is up. A slot that came in this very moment is kept; otherwise raises `Timeout`."""
-        with self._lock:
-            let_in = self._carry_out_leaves()
-            full = waiter._line.parked_at
-            is_late = not waiter._numbers
-            if is_late:
-                assert full is not None
-                waiter.gave_up = True
-                self._remove(waiter)
-                refused = full.figures()
-        self._wake(let_in)
-        self._settle()
-        if is_late:
-            assert timeout is not None
-            raise too_late(refused, timeout)
-
-    def _give_up(self, waiter: Waiter) -> None:
-        """Take it out of the line, or hand on what it was given meanwhile."""
-        self._left.append(waiter)
-        self._settle()
 
     def _settle(self) -> None:
         """Carry out what was left, unless somebody has the lock, who then does so after letting go of it.
@@ -233,20 +215,16 @@ class SlotsInProcess:
         With the slots taken again, no group has more room than before, and nobody else can go.
         """
         line = lease._line
-        parked_at = line.parked_at
-        assert parked_at is not None
-        first = parked_at.parked[0]
-        if first[1] is not line or first[0] != line.waiters[0].key:
-            return None
-        for group, number in zip(line.groups, lease._numbers):  # noqa: B905 - as below
-            if (
-                group.active > group.limit
-                or (group.parked and group.parked[0] < first)
-                or (group.free_numbers and group.free_numbers[0] < number)
-            ):
+        key = line.waiters[0].key
+        for group in line.groups:
+            # A smaller key is that of somebody else, or of one who was first in this line and has left.
+            if group.active > group.limit or (group.parked and group.parked[0][0] < key):
+                return None
+            # The number is looked up only where it matters: pairing all with their groups would double the time.
+            if group.free_numbers and group.free_numbers[0] < lease._numbers[line.groups.index(group)]:
                 return None
         self._last_token += 1
-        return self._let_in(line, parked_at, lease._numbers)
+        return self._let_in(line, lease._numbers)
 
     def _give_back(self, lease: LeaseInProcess) -> bool:
         """Whether anybody is parked at one of the groups."""
@@ -299,7 +277,6 @@ class SlotsInProcess:
 
     def _count_wait(self, waiter: Waiter) -> None:
         waited = self._clock() - waiter.since
-        self._waits_ended += 1
         self._waited_seconds += waited
         if waited > self._longest_wait_seconds:
             self._longest_wait_seconds = waited
@@ -342,15 +319,18 @@ class SlotsInProcess:
                 self._unpark(line)
                 self._park(line, full)
                 continue
-            let_in.append(self._let_in(line, first, self._take(line)))
+            let_in.append(self._let_in(line, self._take(line)))
 
-    def _let_in(self, line: Line, group: Group, numbers: list[int]) -> Waiter:
-        """The first of a line that is the first parked at the group, with the token that was just drawn."""
+    def _let_in(self, line: Line, numbers: list[int]) -> Waiter:
+        """The first of a line that is the first parked where it is, with the token that was just drawn."""
+        group = line.parked_at
+        assert group is not None
         waiters = line.waiters
         waiter = waiters.popleft()
         if line.gone:
             line.drop_gone()
-        waiter._limited = line.limited
+        if waiter._limited is not line.limited:  # hardly ever, and assigning to a Struct takes long
+            waiter._limited = line.limited
         waiter._numbers = numbers
         waiter._token = self._last_token
         group.waiting -= 1
@@ -360,7 +340,11 @@ class SlotsInProcess:
         else:
             heappop(group.parked)
             line.parked_at = None
-        self._count_wait(waiter)
+        # `_count_wait`, written out: with the lock held and for every hand-over, the call alone is felt.
+        waited = self._clock() - waiter.since
+        self._waited_seconds += waited
+        if waited > self._longest_wait_seconds:
+            self._longest_wait_seconds = waited
         return waiter
 
     def _group(self, name: str) -> Group:
@@ -396,12 +380,13 @@ class SlotsInProcess:
         self._sweep_at = max(SWEEP_AT_LINES, 2 * len(self._lines))
 
 
-class _Done:
-    """Something to await that is done."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return NOTHING  # type: ignore[return-value]  # an iterator that has ended is all that `await` needs
-
-
 NOTHING = iter(())
-DONE: Awaitable[None] = _Done()
+
+
+class _Done:
+    """Something to await that is done: an iterator that has ended is all that `await` needs."""
+
+    __await__ = staticmethod(NOTHING.__iter__)  # a method of our own would be one more call for every block
+
+
+DONE: Awaitable[None] = _Done()  # type: ignore[assignment]  # mypy wants a generator, which an iterator is not

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from asyncio import _get_running_loop
 from collections import deque
-from collections.abc import Awaitable, Callable
-from threading import get_ident
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -147,21 +147,22 @@ def new_thread_waiter(line: Line, key: int, since: float) -> Waiter:
 
 
 class TaskWaiter(Waiter, eq=False):
-    _loop: asyncio.AbstractEventLoop
-    _told: asyncio.Future[None]
+    """To wait, await `told`: it is done when the slots are there or the time is up; the numbers tell which."""
 
-    def wait(self, timeout: float | None) -> Awaitable[None]:
-        if timeout is not None:
-            timer = self._loop.call_later(timeout, self._tell)
-            self._told.add_done_callback(lambda _: timer.cancel())
-        return self._told
+    _loop: asyncio.AbstractEventLoop
+    told: asyncio.Future[None]
+
+    def tell_after(self, seconds: float) -> None:
+        """That its time is up, unless it is told before."""
+        timer = self._loop.call_later(seconds, self._tell)
+        self.told.add_done_callback(lambda _: timer.cancel())
 
     def wake(self) -> bool:
-        # Within one loop there is no need to go through its pipe, which would cost more than all the rest. Asking for
-        # the running loop is a system call up to Python 3.11; loops that do not tell their thread take the pipe.
-        if getattr(self._loop, "_thread_id", None) == get_ident():
-            if not self._told.done():
-                self._told.set_result(None)
+        # Within one loop there is no need to go through its pipe, which would cost more than all the rest. Unlike
+        # `get_running_loop`, this answers None in a thread without one, and need not raise.
+        if _get_running_loop() is self._loop:
+            if not self.told.done():
+                self.told.set_result(None)
             return True
         try:
             self._loop.call_soon_threadsafe(self._tell)
@@ -170,8 +171,8 @@ class TaskWaiter(Waiter, eq=False):
         return True
 
     def _tell(self) -> None:
-        if not self._told.done():
-            self._told.set_result(None)
+        if not self.told.done():
+            self.told.set_result(None)
 
 
 def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
