@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import prometheus_client
 import pytest
 from bucket_server import shared_bucket_server
 from servers import shared_server
@@ -61,6 +62,8 @@ def my_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("MODEL_LOG", str(tmp_path / "calls"))
     monkeypatch.delenv("QO_URL", raising=False)
+    # One of the same kind: that of the process would keep the page's collector after the test.
+    monkeypatch.setattr(prometheus_client, "REGISTRY", prometheus_client.CollectorRegistry(auto_describe=True))
     yield
     sys.modules.pop("my_app", None)
 

@@ -10,7 +10,7 @@ import pytest
 import qo
 
 CHECKOUT = Path(__file__).parents[1]
-HEAVY = {"apsw", "asyncio", "asyncpg", "click", "fastapi", "obstore", "redis", "rich", "uvicorn"}
+HEAVY = {"apsw", "asyncio", "asyncpg", "click", "fastapi", "obstore", "prometheus_client", "redis", "rich", "uvicorn"}
 IMPORT_AT_MOST_SECONDS = 0.5  # of the processor, and twenty times what it takes: a busy machine must not fail it
 
 TIMED_IMPORT = """

@@ -29,6 +29,7 @@ from qo.settings import load_settings
 from qo.store.check_value import MAX_COUNT, check_name, check_number, check_own_groups, shown
 
 if TYPE_CHECKING:
+    from qo.runtime.limiter_collector import LimiterCollector
     from qo.runtime.queue import Queue
 
 log = logging.getLogger("qo.limiter")
@@ -211,6 +212,28 @@ class Limiter:
     def samples(self) -> list[Sample]:
         """The same numbers as samples for Prometheus: name, kind, help, labels, value."""
         return list(samples_of(self._slots.figures()))
+
+    def collector(self) -> LimiterCollector:
+        """The same numbers for the library `prometheus_client`, which `qo-queue[server]` brings:
+
+            prometheus_client.REGISTRY.register(limiter.collector())
+
+        A registry takes one: for several limiters, see `collector_of`. Raises `SettingsError` without that library.
+        """
+        from qo.runtime.limiter_collector import LimiterCollector  # not needed by who does not ask for it
+
+        return LimiterCollector([], {(): self.samples})
+
+    @staticmethod
+    def collector_of(limiters: Mapping[str, Limiter]) -> LimiterCollector:
+        """The same for several limiters, whose numbers have the names given here as the label `limiter`."""
+        from qo.runtime.limiter_collector import LimiterCollector
+
+        if not isinstance(limiters, Mapping) or not all(
+            isinstance(name, str) and isinstance(limiter, Limiter) for name, limiter in limiters.items()
+        ):
+            raise InvalidValue(f"limiters is {shown(limiters)}; give limiters by name, such as {{'chat': limiter}}.")
+        return LimiterCollector(["limiter"], {(name,): limiter.samples for name, limiter in limiters.items()})
 
     def close(self) -> None:
         """Of a limiter on a queue: end the thread that keeps its leases. What is still held runs out."""

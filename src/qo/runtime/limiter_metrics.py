@@ -45,8 +45,30 @@ class LimiterMetrics(TypedDict):
     limits: dict[str, int]
 
 
+class Series(NamedTuple):
+    """Samples of one name. A counter's name ends in `_total`, as in the text that is scraped."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+
+
+IN_FLIGHT = Series("qo_limiter_in_flight", "gauge", "Holders of a slot.")
+LIMIT = Series("qo_limiter_limit", "gauge", "Slots there are.")
+WAITING = Series("qo_limiter_waiting", "gauge", "Callers that wait because it is full.")
+BLOCKED = Series("qo_limiter_blocked_total", "counter", "Callers that had to wait.")
+WAITS_ENDED = Series("qo_limiter_waits_ended_total", "counter", "Waits that are over.")
+WAITED = Series("qo_limiter_waited_seconds_total", "counter", "Their seconds together.")
+LONGEST_WAIT = Series("qo_limiter_longest_wait_seconds", "gauge", "The longest wait until now.")
+
+BY_GROUP = (IN_FLIGHT, LIMIT, WAITING, BLOCKED)
+"""have a sample for each group, with the label `group`"""
+OF_ALL = (WAITS_ENDED, WAITED, LONGEST_WAIT)
+"""have one sample"""
+
+
 class Sample(NamedTuple):
-    """A number as Prometheus wants it. A counter's name ends in `_total`, as in the text that is scraped."""
+    """A number as Prometheus wants it."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -90,20 +112,17 @@ def samples_of(figures: Figures) -> Iterator[Sample]:
     names = _names(figures)
     labelled = [(each, {"group": names[each.group]}) for each in figures.groups]
     for each, group in labelled:
-        yield Sample("qo_limiter_in_flight", "gauge", "Holders of a slot.", group, each.in_flight)
+        yield Sample(*IN_FLIGHT, group, each.in_flight)
     for each, group in labelled:
         if each.limit is not None:
-            yield Sample("qo_limiter_limit", "gauge", "Slots there are.", group, each.limit)
+            yield Sample(*LIMIT, group, each.limit)
     for each, group in labelled:
-        yield Sample("qo_limiter_waiting", "gauge", "Callers that wait because it is full.", group, each.waiting)
+        yield Sample(*WAITING, group, each.waiting)
     for each, group in labelled:
-        yield Sample("qo_limiter_blocked_total", "counter", "Callers that had to wait.", group, each.blocked)
-    for name, kind, text, value in (
-        ("qo_limiter_waits_ended_total", "counter", "Waits that are over.", figures.waits_ended),
-        ("qo_limiter_waited_seconds_total", "counter", "Their seconds together.", figures.waited_seconds),
-        ("qo_limiter_longest_wait_seconds", "gauge", "The longest wait until now.", figures.longest_wait_seconds),
-    ):
-        yield Sample(name, kind, text, {}, value)  # type: ignore[arg-type]  # mypy widens the literals of a tuple
+        yield Sample(*BLOCKED, group, each.blocked)
+    yield Sample(*WAITS_ENDED, {}, figures.waits_ended)
+    yield Sample(*WAITED, {}, figures.waited_seconds)
+    yield Sample(*LONGEST_WAIT, {}, figures.longest_wait_seconds)
 
 
 def too_late(full: GroupFigures, seconds: float) -> Timeout:

@@ -1,0 +1,51 @@
+"""The numbers of limiters for `prometheus_client`, which asks for them whenever it is scraped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from qo.errors import SettingsError
+from qo.runtime.limiter_metrics import BY_GROUP, OF_ALL, Sample, Series
+
+try:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ImportError:
+    raise SettingsError(
+        "A collector needs the library of Prometheus: install qo[server] (pip install 'qo-queue[server]')."
+    ) from None
+
+Family = CounterMetricFamily | GaugeMetricFamily
+SECONDS = "seconds"
+
+
+class LimiterCollector(Collector):
+    """To be registered once, in one registry or several. Made by `Limiter.collector` and `Limiter.collector_of`."""
+
+    def __init__(
+        self, label: Sequence[str], samples_of_each: Mapping[tuple[str, ...], Callable[[], Iterable[Sample]]]
+    ) -> None:
+        """`label` is the name of the one that tells limiters apart, or nothing; its values stand before their samples.
+
+        All limiters in one collector, because in the text that is scraped, samples of one name must stand together.
+        """
+        self._label = label
+        self._samples_of_each = samples_of_each
+
+    def collect(self) -> list[Family]:
+        """Of each limiter, all numbers are of the same instant. Every name is there, though it may have no sample."""
+        families = {series.name: self._family(series, ["group"]) for series in BY_GROUP}
+        families |= {series.name: self._family(series, []) for series in OF_ALL}
+        for which, samples in self._samples_of_each.items():
+            for sample in samples():
+                families[sample.name].add_metric([*which, *sample.labels.values()], sample.value)
+        return list(families.values())
+
+    def describe(self) -> list[Family]:
+        """So that a registry refuses a second collector, whose samples would stand apart from those of the first."""
+        return self.collect()
+
+    def _family(self, series: Series, labels: list[str]) -> Family:
+        family = CounterMetricFamily if series.kind == "counter" else GaugeMetricFamily
+        unit = SECONDS if SECONDS in series.name.split("_") else ""
+        return family(series.name.removesuffix("_total"), series.help, labels=[*self._label, *labels], unit=unit)
