@@ -20,25 +20,25 @@ SECONDS = "seconds"
 
 
 class LimiterCollector(Collector):
-    """To be registered once, in one registry or several. Made by `Limiter.collector` and `Limiter.collector_of`."""
+    """To be registered once in a registry. Made by `Limiter.collector` and `Limiter.collector_of`."""
 
     def __init__(
-        self, label: Sequence[str], samples_of_each: Mapping[tuple[str, ...], Callable[[], Iterable[Sample]]]
+        self, own_labels: Sequence[str], limiters: Mapping[tuple[str, ...], Callable[[], Iterable[Sample]]]
     ) -> None:
-        """`label` is the name of the one that tells limiters apart, or nothing; its values stand before their samples.
+        """Each limiter's samples, by the values of the labels that tell the limiters apart; one alone needs none.
 
         All limiters in one collector, because in the text that is scraped, samples of one name must stand together.
         """
-        self._label = label
-        self._samples_of_each = samples_of_each
+        self._own_labels = own_labels
+        self._limiters = limiters
 
     def collect(self) -> list[Family]:
         """Of each limiter, all numbers are of the same instant. Every name is there, though it may have no sample."""
         families = {series.name: self._family(series, ["group"]) for series in BY_GROUP}
         families |= {series.name: self._family(series, []) for series in OF_ALL}
-        for which, samples in self._samples_of_each.items():
+        for own_values, samples in self._limiters.items():
             for sample in samples():
-                families[sample.name].add_metric([*which, *sample.labels.values()], sample.value)
+                families[sample.name].add_metric([*own_values, *sample.labels.values()], sample.value)
         return list(families.values())
 
     def describe(self) -> list[Family]:
@@ -48,4 +48,4 @@ class LimiterCollector(Collector):
     def _family(self, series: Series, labels: list[str]) -> Family:
         family = CounterMetricFamily if series.kind == "counter" else GaugeMetricFamily
         unit = SECONDS if SECONDS in series.name.split("_") else ""
-        return family(series.name.removesuffix("_total"), series.help, labels=[*self._label, *labels], unit=unit)
+        return family(series.name.removesuffix("_total"), series.help, labels=[*self._own_labels, *labels], unit=unit)
