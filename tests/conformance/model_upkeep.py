@@ -44,17 +44,23 @@ class Upkeep(Admission):
 
     def deal_with_what_is_due(self, now: int, lease_ms: int) -> Portion:
         self.note_time(now, lease_ms)
-        self.open_closed_groups(now)
+        more_closed = self.open_closed_groups(now)
         more_tickets = self.drop_tickets(now)
         back, more_leases = self.end_leases(now)
         joined, more_due = self.join_due_jobs(now)
         self.hand_over(now)
-        return Portion(ids=(*back, *joined), more=more_tickets or more_leases or more_due)
+        return Portion(ids=(*back, *joined), more=more_closed or more_tickets or more_leases or more_due)
 
-    def open_closed_groups(self, now: int) -> None:
-        for group in self.state.groups.values():
-            if group.closed_until is not None and group.closed_until <= now:
-                group.closed_until = None
+    def open_closed_groups(self, now: int) -> bool:
+        closed = [
+            (group.closed_until, name, group)
+            for name, group in self.state.groups.items()
+            if group.closed_until is not None and group.closed_until <= now
+        ]
+        portion, more = self.portion_of(sorted(closed, key=lambda each: each[:2]))
+        for _, _, group in portion:
+            group.closed_until = None
+        return more
 
     def drop_tickets(self, now: int) -> bool:
         past = [ticket for ticket in self.state.tickets.values() if ticket.expires_at <= now]
