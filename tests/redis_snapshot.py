@@ -450,8 +450,8 @@ class _Indexes:
                 self.put("idle_users", name, user["last_job"])
 
     def add_idle_workers(self) -> None:
-        for worker, tasks in self.keys["idle_workers"].items():
-            for task in tasks:
+        for worker, idle in self.keys["idle_workers"].items():
+            for task in idle["tasks"]:
                 self.put(f"idle:{task}", worker, self.keys[f"idle:{task}"].get(worker))
                 self.put("idle_tasks", task, None)
         for task in self.keys["idle_tasks"]:

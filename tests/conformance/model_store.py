@@ -12,7 +12,7 @@ from model import Model
 
 from qo.store import check
 from qo.store.base import Store
-from qo.store.values import Bounds
+from qo.store.values import Bounds, Claimed, Offer
 
 LOOK_AGAIN_SECONDS = 0.05
 
@@ -57,15 +57,17 @@ class ModelStore:
                 return False
         return True
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_work(
+        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+    ) -> Claimed:
         deadline = time.monotonic() + timeout_seconds
         while not self.model.might_claim(tasks, now=self.clock()):
             remaining = deadline - time.monotonic()
             if remaining <= 0:
-                return False
+                return Claimed()
             # Time alone makes jobs due, and no step tells of that.
             await self.wait_for_events(self.model.newest_event(), timeout_seconds=min(remaining, LOOK_AGAIN_SECONDS))
-        return True
+        return Claimed(more=True)
 
     def snapshot(self) -> dict[str, Any]:
         return self.model.snapshot()

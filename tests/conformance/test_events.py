@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from harness import (
     HOUR,
+    LEASE,
     NOW,
     ask_to_confirm,
     claim,
@@ -27,6 +28,7 @@ from qo.errors import QoError
 from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
 from qo.job import Progress, moment
 from qo.store.base import Store
+from qo.store.values import Claimed, Offer
 
 AT_MOST_SECONDS = 30  # a net for a store that never answers; nothing here takes that long
 FAR_AWAY = 150 * 365 * 24 * HOUR
@@ -269,14 +271,14 @@ async def cause(store: Store, kind: str) -> None:
 # --- waiting for work: it looks at the present state by the store's own clock, so these give no time -------------
 
 
-def waiting_for_work(store: Store, *, timeout_seconds: float = AT_MOST_SECONDS) -> asyncio.Future[bool]:
+def waiting_for_work(store: Store, *, timeout_seconds: float = AT_MOST_SECONDS) -> asyncio.Future[Claimed]:
     return asyncio.ensure_future(store.wait_for_work(worker="w1", tasks=["work"], timeout_seconds=timeout_seconds))
 
 
 async def test_a_worker_is_answered_at_once_when_there_is_something_to_claim(store: Store) -> None:
     await submit(store, "a", now=None)
 
-    assert await waiting_for_work(store)
+    assert await waiting_for_work(store) == Claimed(more=True)
 
 
 async def test_a_worker_hears_of_a_job_that_is_submitted(store: Store) -> None:
@@ -285,7 +287,7 @@ async def test_a_worker_hears_of_a_job_that_is_submitted(store: Store) -> None:
 
     await submit(store, "a", now=None)
 
-    assert await waiting
+    assert await waiting == Claimed(more=True)
 
 
 @pytest.mark.parametrize("nothing", ["empty", "other task", "paused", "full task", "full group", "scheduled", "held"])
@@ -308,7 +310,7 @@ async def test_a_worker_is_told_when_the_time_is_up_and_there_is_nothing_for_it(
             await submit(store, "a", now=None)
             await claim(store, now=None)
 
-    assert not await waiting_for_work(store, timeout_seconds=0.01)
+    assert await waiting_for_work(store, timeout_seconds=0.01) == Claimed()
 
 
 @pytest.mark.parametrize("freed_by", ["finish", "resume", "raise", "remove", "cancel", "release", "priority"])
@@ -342,5 +344,22 @@ async def test_work_conserving_a_worker_that_waits_hears_of_everything_that_make
         case "priority":
             await store.set_priority(20, job_id="next")
 
-    assert await waiting
+    assert await waiting == Claimed(more=True)
     assert [one.job.id for one in await claim(store, now=None)] == ["next"]
+
+
+async def test_an_offer_gets_the_job_or_a_wake_up_and_never_both(store: Store) -> None:
+    """Which of them is the store's choice; with the same claim id, both ways lead to the one lease."""
+    offer = Offer(lease_ms=LEASE, claim_id="offered")
+    waiting = asyncio.ensure_future(
+        store.wait_for_work(worker="w1", tasks=["work"], timeout_seconds=AT_MOST_SECONDS, offer=offer)
+    )
+    await asyncio.sleep(0)
+    await submit(store, "a", now=None)
+
+    found = await waiting
+
+    claimed = await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id="offered")
+    assert [lease.job.id for lease in claimed.leases] == ["a"]
+    assert found in (Claimed(more=True), Claimed(leases=claimed.leases))
+    assert (await store.job("a")).attempts == 1

@@ -38,7 +38,7 @@ async def test_a_stopped_worker_lets_what_runs_end_and_takes_nothing_more(queue:
 async def test_what_does_not_end_in_the_grace_period_goes_back_to_its_place_without_an_attempt_spent(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
-    begun = asyncio.Event()
+    begun, over, threads = asyncio.Event(), threading.Event(), []
 
     @worker.task
     async def endless() -> None:
@@ -47,7 +47,8 @@ async def test_what_does_not_end_in_the_grace_period_goes_back_to_its_place_with
 
     @worker.task
     def endless_thread() -> None:
-        threading.Event().wait(20)
+        threads.append(threading.current_thread())
+        over.wait()
 
     jobs = [await queue.submit("endless"), await queue.submit("endless_thread")]
     run = asyncio.create_task(worker.run())
@@ -56,6 +57,8 @@ async def test_what_does_not_end_in_the_grace_period_goes_back_to_its_place_with
     await soon(run)
 
     after = [await queue.get(job.id) for job in jobs]
+    over.set()
+    await asyncio.to_thread(threads[0].join)
     assert [(job.state, job.attempts, job.position) for job in after] == [
         (qo.State.QUEUED, 0, 1),
         (qo.State.QUEUED, 0, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +31,7 @@ from harness import (
     succeed,
 )
 from redis import Redis
-from redis_calls import KINDS
+from redis_calls import KINDS, eventually
 from servers import Kind, Server
 
 from qo.store.redis import RedisStore
@@ -114,7 +115,10 @@ def on_the_page(pattern: str) -> str:
 
 
 async def idle_worker(store: RedisStore) -> None:
-    assert not await store.wait_for_work(worker="idle", tasks=["work"], timeout_seconds=0)
+    waiting = asyncio.create_task(store.wait_for_work(worker="idle", tasks=["work"], timeout_seconds=60))
+    await eventually(lambda: store.client.command("HEXISTS", f"{store.client.prefix}idle_workers", "idle"))
+    waiting.cancel()
+    await asyncio.wait([waiting])
 
 
 async def line_and_limits(store: RedisStore) -> None:

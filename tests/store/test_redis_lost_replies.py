@@ -54,6 +54,7 @@ from qo.store.values import (
     Average,
     Bounds,
     Limit,
+    Offer,
     Registration,
     Renewal,
     Source,
@@ -405,8 +406,12 @@ async def of_the_next_version(store: Store) -> AsyncIterator[Step]:
 
 
 @case("wait_for_work")
-async def of_an_idle_worker(store: Store) -> AsyncIterator[Step]:
-    yield step("wait_for_work", worker="w1", tasks=["work"], timeout_seconds=0)
+async def of_an_offer_that_was_filled(store: Store) -> AsyncIterator[Step]:
+    await submit(store, "a")
+    offer = Offer(lease_ms=LEASE, claim_id="offered")
+    await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=offer.claim_id, now=NOW)
+    yield step("wait_for_work", worker="w1", tasks=["work"], timeout_seconds=0, offer=offer)
+    await submit(store, "b")
 
 
 # --- what a loss may be noticed by ------------------------------------------------------------------------------

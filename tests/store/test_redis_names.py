@@ -250,7 +250,7 @@ async def test_a_worker_is_woken_by_its_own_name_and_task_and_no_other_is(name: 
 
         await submit(store, "a", task=task, now=None)
 
-        assert await mine
+        assert (await mine).more
         assert await idle_workers(store) == [other]
         assert not theirs.done()
         theirs.cancel()

@@ -11,7 +11,7 @@ from servers import shared_server
 
 from qo.job import State
 from qo.store.redis import RedisStore
-from qo.store.values import Limit, Outcome, Registration, Source, Submission, TaskOptions
+from qo.store.values import Claimed, Limit, Outcome, Registration, Source, Submission, TaskOptions
 
 WORKERS = [f"worker-{number}" for number in range(5)]
 LONG_SECONDS = 30.0
@@ -31,7 +31,7 @@ class Idle:
 
     def __init__(self, store: RedisStore) -> None:
         self._store = store
-        self._calls: dict[str, asyncio.Task[bool]] = {}
+        self._calls: dict[str, asyncio.Task[Claimed]] = {}
 
     async def wait(self, *workers: str, tasks: tuple[str, ...] = ("work",)) -> None:
         """Returns when the server has put all of them down as idle."""
@@ -53,7 +53,7 @@ class Idle:
         # Messages come in the order in which they were published, so one sent now comes behind any other.
         async with self._store._waking.listen("last") as last:
             await self._store.client.command("PUBLISH", "last", "")
-            assert await last.message(LONG_SECONDS)
+            assert await last.message(LONG_SECONDS) is not None
         woken = [worker for worker, call in self._calls.items() if call.done()]
         for call in self._calls.values():
             call.cancel()
@@ -127,7 +127,7 @@ async def test_a_worker_that_left_is_not_woken_in_place_of_another(store: RedisS
 async def test_who_comes_after_the_job_finds_it_without_a_message(store: RedisStore) -> None:
     await store.submit(jobs("a"))
 
-    assert await store.wait_for_work(worker="late", tasks=["work"], timeout_seconds=LONG_SECONDS)
+    assert (await store.wait_for_work(worker="late", tasks=["work"], timeout_seconds=LONG_SECONDS)).more
 
 
 async def test_a_job_that_comes_due_is_found_when_it_does(store: RedisStore) -> None:
@@ -136,5 +136,5 @@ async def test_a_job_that_comes_due_is_found_when_it_does(store: RedisStore) -> 
     soon = int(seconds) * 1000 + int(milliseconds) // 1000 + 300
     await store.submit([Submission(id="a", task="work", run_at_ms=soon)])
 
-    assert await store.wait_for_work(worker="worker-0", tasks=["work"], timeout_seconds=LONG_SECONDS)
+    assert (await store.wait_for_work(worker="worker-0", tasks=["work"], timeout_seconds=LONG_SECONDS)).more
     assert (await store.claim(worker="worker-0", tasks=["work"], places=1, lease_ms=LEASE_MS, claim_id="c")).leases

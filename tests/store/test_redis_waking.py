@@ -46,8 +46,8 @@ async def test_a_message_published_after_entering_wakes_and_is_heard_once(kind: 
         channel = f"{client.prefix}wake:é"
         async with waking.listen(channel) as listening:
             assert await publish(client, channel) == 1
-            assert await listening.message(EXPECTED_SECONDS)
-            assert not await listening.message(NOT_EXPECTED_SECONDS)
+            assert await listening.message(EXPECTED_SECONDS) is not None
+            assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 
 async def test_a_message_from_before_entering_or_on_another_channel_wakes_nobody() -> None:
@@ -58,11 +58,11 @@ async def test_a_message_from_before_entering_or_on_another_channel_wakes_nobody
                 pass
             await publish(client, mine)
             await publish(client, theirs)
-            assert await marker.message(EXPECTED_SECONDS)  # so what came before it has been dealt with too
+            assert await marker.message(EXPECTED_SECONDS) is not None  # so what came before it has been dealt with too
             async with waking.listen(mine) as listening:
                 await publish(client, theirs)
-                assert await marker.message(EXPECTED_SECONDS)
-                assert not await listening.message(NOT_EXPECTED_SECONDS)
+                assert await marker.message(EXPECTED_SECONDS) is not None
+                assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 
 async def test_many_messages_before_the_next_look_are_one_wake_up() -> None:
@@ -71,17 +71,18 @@ async def test_many_messages_before_the_next_look_are_one_wake_up() -> None:
         async with waking.listen(busy) as listening, waking.listen(marker_channel) as marker:
             await asyncio.gather(*(publish(client, busy) for _ in range(1000)))
             await publish(client, marker_channel)
-            assert await marker.message(EXPECTED_SECONDS)
+            assert await marker.message(EXPECTED_SECONDS) is not None
 
-            assert await listening.message(EXPECTED_SECONDS)
-            assert not await listening.message(NOT_EXPECTED_SECONDS)
+            assert await listening.message(EXPECTED_SECONDS) is not None
+            assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 
 async def test_every_listener_of_a_channel_is_woken_over_one_connection_a_loop() -> None:
     async def listen(number: int) -> bool:
         async with waking.listen(channel) as one, waking.listen(channel) as other:
             entered.wait()
-            return await one.message(EXPECTED_SECONDS) and await other.message(EXPECTED_SECONDS)
+            heard = [await one.message(EXPECTED_SECONDS), await other.message(EXPECTED_SECONDS)]
+            return None not in heard
 
     entered = threading.Barrier(4)
     async with on_shared("valkey") as client, waking_on(client) as waking:
@@ -103,8 +104,8 @@ async def test_a_cancelled_listener_leaves_the_others_listening() -> None:
             await asyncio.wait([waiting])
             await publish(client, channel)
 
-            assert await staying.message(EXPECTED_SECONDS)
-            assert await going.message(EXPECTED_SECONDS)
+            assert await staying.message(EXPECTED_SECONDS) is not None
+            assert await going.message(EXPECTED_SECONDS) is not None
 
 
 async def test_a_channel_stays_subscribed_for_a_while_and_is_then_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +124,9 @@ async def test_a_channel_stays_subscribed_for_a_while_and_is_then_left(monkeypat
             await eventually(nobody_listens)
             async with waking.listen(channel) as again:
                 await publish(client, channel)
-                assert await again.message(EXPECTED_SECONDS)
+                assert await again.message(EXPECTED_SECONDS) is not None
             await publish(client, kept)
-            assert await listening.message(EXPECTED_SECONDS)
+            assert await listening.message(EXPECTED_SECONDS) is not None
 
 
 async def test_after_a_restart_every_listener_is_woken_once_and_hears_again() -> None:
@@ -137,13 +138,13 @@ async def test_after_a_restart_every_listener_is_woken_once_and_hears_again() ->
             waking.listen("two") as two,
         ):
             server.restart()
-            assert await one.message(EXPECTED_SECONDS)
-            assert await two.message(EXPECTED_SECONDS)
-            assert not await one.message(NOT_EXPECTED_SECONDS)
+            assert await one.message(EXPECTED_SECONDS) is not None
+            assert await two.message(EXPECTED_SECONDS) is not None
+            assert await one.message(NOT_EXPECTED_SECONDS) is None
 
             assert await publish(client, "one") == 1
-            assert await one.message(EXPECTED_SECONDS)
-            assert not await two.message(NOT_EXPECTED_SECONDS)
+            assert await one.message(EXPECTED_SECONDS) is not None
+            assert await two.message(NOT_EXPECTED_SECONDS) is None
 
 
 async def test_a_server_that_falls_silent_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +158,7 @@ async def test_a_server_that_falls_silent_is_noticed(monkeypatch: pytest.MonkeyP
         ):
             with frozen(server):
                 await eventually(lambda: waking.ear_of_this_loop()._trouble is not None)
-            assert await listening.message(EXPECTED_SECONDS)
+            assert await listening.message(EXPECTED_SECONDS) is not None
 
 
 async def test_who_cannot_listen_is_told_when_patience_is_over() -> None:
@@ -205,4 +206,4 @@ async def test_a_message_reaches_listeners_at_any_node_of_a_cluster() -> None:
             waking.listen("channel") as listening,
         ):
             await publish(other, "channel")
-            assert await listening.message(EXPECTED_SECONDS)
+            assert await listening.message(EXPECTED_SECONDS) is not None

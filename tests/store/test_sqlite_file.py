@@ -17,7 +17,7 @@ from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, reading, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import MIGRATIONS
-from qo.store.values import Accepted, Renewal
+from qo.store.values import Accepted, Claimed, Renewal
 
 
 @pytest.fixture
@@ -304,7 +304,7 @@ async def test_a_waiting_worker_is_woken_by_a_submit_through_another_connection(
 
     await submit(other, "a", now=None)
 
-    assert await woken
+    assert (await woken).more
     await waiter.close()
     await other.close()
 
@@ -312,7 +312,7 @@ async def test_a_waiting_worker_is_woken_by_a_submit_through_another_connection(
 async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLiteStore) -> None:
     await submit(store, "a", task="another", now=None)
 
-    assert not await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.05)
+    assert await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.05) == Claimed()
 
 
 async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +321,7 @@ async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytes
     really = watching.is_claimable
     monkeypatch.setattr(watching, "is_claimable", lambda db, **asked: bool(looks.append(1)) or really(db, **asked))
 
-    assert not await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25)
+    assert await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25) == Claimed()
 
     assert 1 <= len(looks) <= 5  # at once, and every tenth of a second for what time itself brings
     await store.close()

@@ -61,7 +61,7 @@ def encode_payload(data: object, *, most_bytes: int) -> bytes:
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise InvalidSubmit(f"data is not JSON: {error}; give values that JSON can hold.") from error
     # The encoder writes null for what JSON has no number for; only then is it worth looking.
-    if b"null" in payload and _holds_no_number(data):
+    if data is not None and b"null" in payload and _holds_no_number(data):
         raise InvalidSubmit("data is not JSON: it holds NaN or Infinity; give values that JSON can hold.")
     if len(payload) > most_bytes:
         raise PayloadTooLarge(

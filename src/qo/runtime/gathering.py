@@ -21,14 +21,25 @@ class Gathering(Generic[Item, Answer]):
     def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]]) -> None:
         self._send = send
         self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._is_sending = False
         self._sender: asyncio.Task[None] | None = None
 
     async def send(self, item: Item) -> Answer:
+        if not self._is_sending:
+            return await self._send_alone(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._gathered.append((item, answer))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send_all())
         return await answer
+
+    async def _send_alone(self, item: Item) -> Answer:
+        """By its caller, because a task would begin only in the next turn of the event loop."""
+        self._is_sending = True
+        try:
+            (answer,) = await self._send([item])
+        finally:
+            self._sender = asyncio.create_task(self._send_all()) if self._gathered else None
+            self._is_sending = self._sender is not None
+        return answer
 
     async def _send_all(self) -> None:
         while self._gathered:
@@ -43,4 +54,4 @@ class Gathering(Generic[Item, Answer]):
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
-        self._sender = None
+        self._is_sending = False

@@ -6,6 +6,7 @@ import secrets
 import time
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O or U to misread
+PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 RANDOM_BITS = 80
 CHARACTERS = 26
 DEBUG_ID_CHARACTERS = 10
@@ -22,4 +23,5 @@ def new_debug_id() -> str:
 
 
 def _encode(number: int, characters: int) -> str:
-    return "".join(ALPHABET[number >> 5 * place & 31] for place in reversed(range(characters)))
+    """An even number of characters, two at a time."""
+    return "".join([PAIRS[number >> shift & 1023] for shift in range(5 * characters - 10, -1, -10)])

@@ -27,7 +27,7 @@ from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
-from qo.store.values import Advance, Claimed, Held, Lease, Outcome, Registration, Renewal, TaskOptions
+from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
 
@@ -65,6 +65,7 @@ class Worker:
         self._unreported: list[Execution] = []
         """started by this worker, and the store has not been told that they run"""
         self._claim_id = new_id()
+        self._offer: Offer | None = None
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
         self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
         self._not_reached = Trouble("the store cannot be reached")
@@ -188,11 +189,7 @@ class Worker:
         if isinstance(finished, StoreUnavailable):
             self._outcomes = outcomes + self._outcomes  # finishing twice with one token is answered as done
         if isinstance(claimed, Claimed):
-            for lease in claimed.leases:
-                if self._shared is not None and self._shared.wanted(lease.job):
-                    self._admitting[lease.token] = asyncio.create_task(self._admit(lease, self._shared))
-                else:
-                    self._start(lease)
+            self._take(claimed)
         for error in answers:
             if isinstance(error, StoreUnavailable):
                 self._not_reached.tell(error)
@@ -205,7 +202,7 @@ class Worker:
         return isinstance(claimed, Claimed) and (bool(claimed.leases) or claimed.more)
 
     async def _something_to_do(self, *, told: Callable[[], bool]) -> None:
-        """Sleep until a handler has ended, the worker was told to stop, or there is work for a free place."""
+        """Sleep until a handler has ended, the worker was told to stop, or there is something to claim."""
         # What it was told is asked again, because the round trip may have cleared the wake-up that came with it.
         if told() or self._changed.is_set() or self._outcomes or self._has_news():
             return
@@ -219,15 +216,47 @@ class Worker:
             # Not when it was the work that came: a job waits for every turn of the loop that is spent here.
             if work is not None and not work.done():
                 work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+                await asyncio.wait([work])
+        if work is not None and not work.cancelled():
+            work.result()  # raises what went wrong
 
     async def _wait_for_work(self) -> None:
+        """What the store hands over meanwhile is started at once."""
         try:
-            await self._store.wait_for_work(worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS)
+            while self._free_places() and not self._changed.is_set():
+                self._offer = self._make_offer()
+                found = await self._store.wait_for_work(
+                    worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS, offer=self._offer
+                )
+                if not found.leases:
+                    return
+                self._take(found)
+                await asyncio.sleep(0)  # so that its handler is called before anything else is sent
         except StoreUnavailable:
             await asyncio.sleep(TRY_AGAIN_SECONDS)  # the exchange that follows tells of it
 
     # --- to and from the store --------------------------------------------------------------------------------
+
+    def _make_offer(self) -> Offer | None:
+        """Only while nothing runs: a handler that keeps the event loop busy would keep a job waiting that another
+        worker could take."""
+        if self._running or self._admitting:
+            return None
+        return Offer(lease_ms=self._lease_ms, claim_id=self._claim_id)
+
+    async def _take_back_offer(self) -> None:
+        """It may have been filled meanwhile; that job goes back to its place."""
+        if self._offer is None:
+            return
+        try:
+            found = await self._store.wait_for_work(
+                worker=self.name, tasks=list(self._tasks), timeout_seconds=0, offer=self._offer
+            )
+        except StoreUnavailable as error:
+            self._not_reached.tell(error)
+            return
+        for lease in found.leases:
+            self._outcomes.append(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED))
 
     async def _finish(self, outcomes: list[Outcome]) -> None:
         if not outcomes:
@@ -256,19 +285,26 @@ class Worker:
             execution.reported = True
         self._unreported = [each for each in self._unreported if not (each.reported or each.has_ended)]
 
-    async def _claim(self) -> Claimed:
+    async def _claim(self) -> Claimed | None:
         places = min(self._free_places(), CLAIM_AT_MOST)
         if not places or not self._tasks:
-            return Claimed()
-        claimed = await self._store.claim(
+            return None
+        return await self._store.claim(
             worker=self.name,
             tasks=list(self._tasks),
             places=places,
             lease_ms=self._lease_ms,
             claim_id=self._claim_id,
         )
+
+    def _take(self, claimed: Claimed) -> None:
+        for lease in claimed.leases:
+            if self._shared is not None and self._shared.wanted(lease.job):
+                self._admitting[lease.token] = asyncio.create_task(self._admit(lease, self._shared))
+            else:
+                self._start(lease)
         self._claim_id = new_id()  # only now: a claim whose answer was lost is repeated under the same id
-        return claimed
+        self._offer = None
 
     def _free_places(self) -> int:
         return 0 if self._stopping else self.concurrency - len(self._running) - len(self._admitting)
@@ -419,6 +455,7 @@ class Worker:
         """Let what runs end within the grace period, then hand the rest back to its place."""
         self._stopping = True
         loop = asyncio.get_running_loop()
+        await self._take_back_offer()
         await asyncio.gather(*self._admitting.values(), return_exceptions=True)
         end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
         while self._running and not self._stopping_now:

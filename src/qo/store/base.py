@@ -55,6 +55,7 @@ from qo.store.values import (
     Limit,
     LimitIgnored,
     Mean,
+    Offer,
     Outcome,
     ParentStatus,
     Portion,
@@ -483,10 +484,16 @@ class Store(Protocol):
         """
         ...
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
-        """Return True as soon as a claim for these tasks might find something, False when the time is up.
+    async def wait_for_work(
+        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+    ) -> Claimed:
+        """Return, with `more`, as soon as a claim for these tasks might find something; empty when the time is up.
 
         It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
+        With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns
+        its lease, which spares the worker a round trip. Who gives up waiting may have been given one all the same:
+        the next `claim` or `wait_for_work` with the same claim id answers it. With no time to wait, no offer stands
+        when this returns.
         """
         ...
 

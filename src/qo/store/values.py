@@ -167,6 +167,13 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     more: bool = False
 
 
+class Offer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of a worker that waits: a job may be claimed for it, as if it had called `claim` for one place with these."""
+
+    lease_ms: int
+    claim_id: str
+
+
 class Renewal(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Live on for `lease_ms` from now (never shorter than before), or, with `extend_ms`, that much beyond its end."""
 

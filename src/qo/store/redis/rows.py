@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -82,6 +82,16 @@ class Reply:
         self.answer: dict[str, Any] = msgspec.msgpack.decode(reply[0]) or {}  # an empty table is a list to Lua
         tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
         self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
+
+    @classmethod
+    def of_message(cls, message: bytes) -> Self:
+        """The parts of an answer that came as one text, as `lib/answer.lua` puts it together."""
+        lengths, _, text = message.partition(b"\n")
+        parts, end = [], 0
+        for length in map(int, lengths.split()):
+            parts.append(text[end : end + length])
+            end += length
+        return cls(parts)
 
     def blob(self, number: int) -> bytes:
         found: bytes = self._blobs[number]

@@ -20,7 +20,7 @@ from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
 from qo.store.redis.reading import Reading, leases_of
-from qo.store.redis.rows import stored_token
+from qo.store.redis.rows import Reply, stored_token
 from qo.store.redis.waking import Waking
 from qo.store.values import (
     Accepted,
@@ -33,6 +33,7 @@ from qo.store.values import (
     Held,
     Limit,
     LimitIgnored,
+    Offer,
     Outcome,
     Portion,
     Refusal,
@@ -354,19 +355,24 @@ class RedisStore(Reading):
                 await listening.message(min(left, NET_SECONDS))
             return True
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_work(
+        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+    ) -> Claimed:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
-        wanted = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "timeout_ms": int(2000 * NET_SECONDS)}
+        wanted: dict[str, Any] = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "offer": offer}
         async with self._waking.listen(f"{self.client.prefix}wake:{worker}") as listening:
             while True:
-                answer = (await self._run("wait_for_work", wanted)).answer
                 left = deadline - loop.time()
-                if answer["claimable"] or left <= 0:
-                    return bool(answer["claimable"])
-                due_in = answer.get("due_in_ms", left * 1000) / 1000
-                if await listening.message(min(left, due_in, NET_SECONDS)):
-                    return True
+                wanted["idle_ms"] = int(2000 * NET_SECONDS) if left > 0 else 0
+                reply = await self._run("wait_for_work", wanted)
+                claimed = Claimed(leases=leases_of(reply), more=reply.answer["claimable"])
+                if claimed.leases or claimed.more or left <= 0:
+                    return claimed
+                due_in = reply.answer.get("due_in_ms", left * 1000) / 1000
+                message = await listening.message(min(left, due_in, NET_SECONDS))
+                if message is not None:
+                    return _claimed_for(offer, message)
 
     # --- service data -----------------------------------------------------------------------------------------
 
@@ -375,3 +381,12 @@ class RedisStore(Reading):
         wanted = {"name": name, "version": version, "value": None if value is None else wire.json_text(value)}
         written: bool = (await self._run("put_record", wanted, once=True)).answer["written"]
         return written
+
+
+def _claimed_for(offer: Offer | None, message: bytes) -> Claimed:
+    """A message only wakes unless it brings what was claimed for this very offer: an older one was answered already."""
+    if message and offer is not None:
+        reply = Reply.of_message(message)
+        if reply.answer["claim_id"] == offer.claim_id:
+            return Claimed(leases=leases_of(reply))
+    return Claimed(more=True)

@@ -123,7 +123,9 @@ local function note_whom_it_belongs_to(row)
   if row.unique_key then
     later('HSET', key('unique'), row.unique_key, row.number)
   end
-  for _, name in ipairs(tasks.groups_of(row)) do
+  local names = tasks.groups_of(row)
+  groups.load(names)
+  for _, name in ipairs(names) do
     groups.mention(name, row.number)
   end
 end

@@ -1,7 +1,8 @@
 -- wait_for_work: whether a claim for these tasks might find something now; if not, the worker is put down as idle.
 --
--- Arguments  worker, tasks, timeout_ms
--- Answers    claimable; else in how many milliseconds something comes due, if anything does
+-- Arguments  worker, tasks, idle_ms, offer (lease_ms, claim_id) if it has made one
+-- Answers    the leases of its offer, if a job has been claimed for it; else whether there is something to claim, and
+--            if not, in how many milliseconds something comes due, if anything does
 -- Events     none
 -- flags allow-oom
 -- include lib/wake.lua
@@ -25,14 +26,24 @@ local function is_claimable()
   return false
 end
 
+local function put_down()
+  for _, task in ipairs(arguments.tasks) do
+    call('ZADD', key('idle:', task), step.now + arguments.idle_ms, arguments.worker)
+    call('SADD', key('idle_tasks'), task)
+  end
+  call('HSET', key('idle_workers'), arguments.worker, cmsgpack.pack({ tasks = arguments.tasks, offer = arguments.offer }))
+end
+
+wake.forget(arguments.worker)
+local taken = arguments.offer and claiming.taken_before(arguments.offer.claim_id) or NONE
+if #taken > 0 then
+  return answer.send({ leases = claiming.leases(taken), claimable = false })
+end
 local due_at = next_due()
 if due_at <= step.now or is_claimable() then
-  return step.answer({ claimable = true })
+  return answer.send({ leases = NONE, claimable = true })
 end
-wake.forget(arguments.worker)
-for _, task in ipairs(arguments.tasks) do
-  call('ZADD', key('idle:', task), step.now + arguments.timeout_ms, arguments.worker)
-  call('SADD', key('idle_tasks'), task)
+if arguments.idle_ms > 0 then
+  put_down()
 end
-call('HSET', key('idle_workers'), arguments.worker, cmsgpack.pack(arguments.tasks))
-return step.answer({ claimable = false, due_in_ms = due_at < math.huge and due_at - step.now or nil })
+return answer.send({ leases = NONE, claimable = false, due_in_ms = due_at < math.huge and due_at - step.now or nil })

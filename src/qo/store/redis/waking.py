@@ -31,7 +31,7 @@ class Listening:
         self.channel = channel.encode()
         self._waking = waking
         self._ear: _Ear
-        self._came = False
+        self._came: bytes | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -56,9 +56,10 @@ class Listening:
     ) -> None:
         self._ear.leave(self)
 
-    async def message(self, timeout_seconds: float) -> bool:
-        """Whether something came, or may have been missed, since entering or since the last call; waits for it."""
-        if not self._came:
+    async def message(self, timeout_seconds: float) -> bytes | None:
+        """The last that came since entering or since the last call, and waits for one; empty where one may have been
+        missed, None when the time is up."""
+        if self._came is None:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(timeout_seconds):
@@ -67,11 +68,11 @@ class Listening:
                 pass
             finally:
                 self._waiter = None
-        came, self._came = self._came, False
+        came, self._came = self._came, None
         return came
 
-    def tell(self) -> None:
-        self._came = True
+    def tell(self, message: bytes) -> None:
+        self._came = message
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
@@ -266,16 +267,16 @@ class _Ear:
             )
             return
         match reply:
-            case [b"message", name, _]:
-                self._tell(name)
+            case [b"message", name, message]:
+                self._tell(name, message)
             case [b"subscribe", name, _]:
                 self._confirm(name)
 
-    def _tell(self, name: bytes) -> None:
+    def _tell(self, name: bytes, message: bytes) -> None:
         channel = self._channels.get(name)
         if channel is not None:
             for listening in channel.listeners:
-                listening.tell()
+                listening.tell(message)
 
     def _confirm(self, name: bytes) -> None:
         channel = self._channels.get(name)
@@ -288,7 +289,7 @@ class _Ear:
                 future.set_result(None)
         channel.entering = []
         if missed:
-            self._tell(name)
+            self._tell(name, b"")
 
     def _refuse(self, error: StoreUnavailable) -> None:
         for channel in self._channels.values():

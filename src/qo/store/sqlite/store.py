@@ -64,6 +64,7 @@ from qo.store.values import (
     Limit,
     LimitIgnored,
     Mean,
+    Offer,
     Outcome,
     ParentStatus,
     Portion,
@@ -435,11 +436,13 @@ class SQLiteStore:
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
 
-    async def wait_for_work(self, *, worker: str, tasks: Sequence[str], timeout_seconds: float) -> bool:
+    async def wait_for_work(
+        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+    ) -> Claimed:
         async def is_claimable() -> bool:
             return await self._look(partial(watching.is_claimable, tasks=tasks, now=_clock()))
 
-        return await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds)
+        return Claimed(more=await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))
 
     # --- service data -----------------------------------------------------------------------------------------
 

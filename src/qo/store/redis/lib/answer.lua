@@ -35,7 +35,27 @@ function answer.job(row, position)
   return found
 end
 
-function answer.send(meta)
+local function complete(meta)
   meta.tasks = next(answer.tasks) and answer.tasks or nil
-  return step.answer(meta, answer.blobs)
+  return meta
+end
+
+function answer.send(meta)
+  return step.answer(complete(meta), answer.blobs)
+end
+
+function answer.apart(make)
+  -- An answer to somebody else, as one text: how long its parts are, then the parts. What `make` refers to is not in
+  -- this step's own answer.
+  local blobs, tasks = answer.blobs, answer.tasks
+  answer.blobs, answer.tasks = {}, {}
+  local parts, lengths = { cmsgpack.pack(complete(make())) }, {}
+  for i, blob in ipairs(answer.blobs) do
+    parts[i + 1] = blob or ''
+  end
+  for i, part in ipairs(parts) do
+    lengths[i] = #part
+  end
+  answer.blobs, answer.tasks = blobs, tasks
+  return table.concat(lengths, ' ') .. '\n' .. table.concat(parts)
 end

@@ -8,10 +8,11 @@ local leases, changed_leases
 local ends -- by token: when the leases end that began in this step
 local callers -- by holder: the token of the caller's lease, or false, as far as this step has looked
 local claims -- by claim id: the tokens of its live leases
+local changed_claims
 local quoted -- the worker's name; a claim is by one
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  leases, changed_leases, ends, callers, claims, quoted = {}, {}, {}, {}, {}, nil
+  leases, changed_leases, ends, callers, claims, changed_claims, quoted = {}, {}, {}, {}, {}, {}, nil
 end
 local HIGHEST_WAIT_BUCKET_SECONDS = 65536
 
@@ -66,7 +67,8 @@ local function write_leases()
     end
   end
   changed_leases = {}
-  for claim, tokens in pairs(claims) do
+  for claim in pairs(changed_claims) do
+    local tokens = claims[claim]
     if #tokens > 0 then
       later('HSET', key('claims'), claim, cmsgpack.pack(tokens))
     else
@@ -76,6 +78,11 @@ local function write_leases()
 end
 
 at_the_end[#at_the_end + 1] = write_leases
+
+function lease.is_new_claim(claim)
+  -- Nothing is held under it: nobody has to look.
+  claims[claim] = {}
+end
 
 function lease.of_claim(claim)
   if not claims[claim] then
@@ -181,6 +188,7 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   store(token, taken, step.now + lease_ms)
   local tokens = lease.of_claim(claim)
   tokens[#tokens + 1] = token
+  changed_claims[claim] = true
   later('SADD', key('running:', worker), token)
   step.figure('wait:' .. row.priority, waited_ms)
   quoted = quoted or cjson.encode(worker)
@@ -217,6 +225,7 @@ function lease.finish(tokens)
     end
     if taken.claim then
       local live = lease.of_claim(taken.claim)
+      changed_claims[taken.claim] = true
       for i = #live, 1, -1 do
         if live[i] == token then
           table.remove(live, i)

@@ -20,7 +20,7 @@ local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousand
 local SIGNALS = { cancel_wanted = true, lease_lost = true, granted = true } -- as in `qo/event.py`
 
 local step = {}
-local at_the_beginning, at_the_end = {}, {} -- what parts do then, in the order in which they were included
+local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
 local prefix, argv, redis_call
 
 local function call(...)
@@ -241,8 +241,8 @@ end
 
 
 function step.answer(answer, blobs)
-  for _, write in ipairs(at_the_end) do
-    write()
+  for i = #at_the_end, 1, -1 do
+    at_the_end[i]()
   end
   write_figures()
   write_events()

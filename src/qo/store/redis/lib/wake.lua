@@ -1,29 +1,66 @@
 -- Waking idle workers: as many as jobs became claimable in this step, each on its own channel, never all.
 -- A worker that finds nothing to claim puts itself down as idle for its tasks until it looks again (wait_for_work).
--- include lib/groups.lua
+-- One that offers to has a job claimed for it in this step, and is told of it instead of only woken.
+-- include lib/claiming.lua
 -- exports wake
 
 local wake = {}
 
-function wake.forget(worker)
+local function idle_state(worker)
+  -- What it was put down with.
   local text = call('HGET', key('idle_workers'), worker)
-  if text then
-    for _, task in ipairs(cmsgpack.unpack(text)) do
-      call('ZREM', key('idle:', task), worker)
-    end
-    call('HDEL', key('idle_workers'), worker)
+  return text and cmsgpack.unpack(text)
+end
+
+local function forget(worker, idle)
+  for _, task in ipairs(idle.tasks) do
+    call('ZREM', key('idle:', task), worker)
+  end
+  call('HDEL', key('idle_workers'), worker)
+end
+
+function wake.forget(worker)
+  local idle = idle_state(worker)
+  if idle then
+    forget(worker, idle)
+  end
+end
+
+local function is_listening(worker)
+  -- A worker that was killed stays down as idle for some seconds, and a job claimed for it would wait for its lease.
+  return call('PUBSUB', 'NUMSUB', key('wake:', worker))[2] > 0
+end
+
+local function claim_for(worker, idle)
+  -- What to tell it; nothing when there was nothing to claim after all.
+  local offer = idle.offer
+  lease.is_new_claim(offer.claim_id)
+  local taken = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
+  if #taken > 0 then
+    return answer.apart(function()
+      return { claim_id = offer.claim_id, leases = claiming.leases(taken) }
+    end)
   end
 end
 
 local function wake_for(task, count)
   while count > 0 do
     local found = call('ZRANGE', key('idle:', task), 0, 0, 'WITHSCORES')
-    if not found[1] then
+    local worker = found[1]
+    if not worker then
       return
     end
-    wake.forget(found[1])
-    if tonumber(found[2]) > step.now then
-      call('PUBLISH', key('wake:', found[1]), task)
+    local idle, message = idle_state(worker), ''
+    local is_late = tonumber(found[2]) <= step.now
+    if not is_late and idle.offer and is_listening(worker) then
+      message = claim_for(worker, idle)
+      if not message then
+        return -- then nobody who takes this task would find anything
+      end
+    end
+    forget(worker, idle)
+    if not is_late then
+      call('PUBLISH', key('wake:', worker), message)
       count = count - 1
     end
   end
@@ -52,9 +89,14 @@ local function count_behind_gates()
 end
 
 local function wake_workers()
+  groups.settle()
   count_behind_gates()
+  local counts = {} -- as they are now: a job claimed for a worker may be of another task
   for task, count in pairs(groups.made_claimable()) do
-    if count > 0 and task ~= CALLERS and call('EXISTS', key('idle:', task)) == 1 and groups.gates_open(task) then
+    counts[task] = count
+  end
+  for task, count in pairs(counts) do
+    if count > 0 and task ~= CALLERS and groups.gates_open(task) then
       wake_for(task, count)
     end
   end

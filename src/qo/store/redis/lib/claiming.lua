@@ -1,0 +1,90 @@
+-- Claiming for one worker: the first jobs in line whose every group has a free slot.
+--
+-- No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
+-- and of those found blocked for the first time.
+-- include lib/hand_over.lua
+-- include lib/answer.lua
+-- exports claiming
+
+local claiming = {}
+
+local function without_repetitions(names)
+  local once, is_known = {}, {}
+  for _, name in ipairs(names) do
+    if not is_known[name] then
+      is_known[name] = true
+      once[#once + 1] = name
+    end
+  end
+  return once
+end
+
+local function passes(task)
+  return not groups.gates_open(task)
+end
+
+function claiming.take(worker, task_names, places, lease_ms, claim)
+  -- What was taken, and whether a bound was reached before all places were filled.
+  local all = walk.over(without_repetitions(task_names), places)
+  local taken, examined, more = {}, 0, false
+  while #taken < places do
+    if examined == step.bounds.examine then
+      more = walk.first(all, passes) ~= nil
+      break
+    end
+    local _, number = walk.next(all, passes)
+    if not number then
+      break
+    end
+    examined = examined + 1
+    local row = rows.get(number)
+    local wanted = tasks.groups_of(row)
+    groups.load(wanted)
+    local blocked_by = groups.first_without_room(wanted, GATES + 1)
+    if blocked_by then
+      line.park(row, blocked_by)
+    else
+      local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
+      taken[#taken + 1] = { row = row, expires_at = step.now + lease_ms, slots = lease.slots(held) }
+    end
+  end
+  hand_over()
+  return taken, more
+end
+
+function claiming.taken_before(claim)
+  -- What this claim has taken and still holds.
+  local taken = {}
+  for i, token in ipairs(lease.of_claim(claim)) do
+    local held = lease.get(token)
+    taken[i] = { row = rows.get(held.job), expires_at = lease.end_of(token), slots = lease.slots(held) }
+  end
+  return taken
+end
+
+local function contents(taken)
+  -- Payloads and checkpoints of all that were taken, by one look each.
+  local numbers = {}
+  for i, each in ipairs(taken) do
+    numbers[i] = each.row.number
+  end
+  if #numbers == 0 then
+    return {}, {}
+  end
+  return call('HMGET', written(key('payloads')), unpack(numbers)), call('HMGET', key('checkpoints'), unpack(numbers))
+end
+
+function claiming.leases(taken)
+  -- As they stand in an answer.
+  local payloads, checkpoints = contents(taken)
+  local leases = {}
+  for i, each in ipairs(taken) do
+    answer.note_task(each.row.task)
+    leases[i] = {
+      row = answer.blob(rows.packed(each.row)), token = each.row.token, expires_at = each.expires_at,
+      slots = each.slots, payload = answer.blob(payloads[i]),
+      checkpoint = checkpoints[i] and answer.blob(checkpoints[i]) or nil,
+    }
+  end
+  return leases
+end

@@ -1,0 +1,207 @@
+"""A worker that waits may offer its place: the step that makes a job claimable then claims it for that worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from harness import LEASE, acquire, limit, start, submit, submit_all, succeed
+from redis_calls import KINDS, eventually, new_namespace
+from redis_snapshot import snapshot
+from servers import shared_server
+
+from qo.event import GRANTED
+from qo.job import State
+from qo.store.redis import RedisStore
+from qo.store.values import Claimed, Offer
+
+LONG_SECONDS = 30.0
+
+
+@pytest.fixture(params=KINDS)
+async def both(request: pytest.FixtureRequest) -> AsyncIterator[list[RedisStore]]:
+    """One namespace, as two programs have it; at the end every key of it has to fit the others."""
+    url, namespace = shared_server(request.param).url, new_namespace()
+    opened = [await RedisStore.open(url, namespace=namespace) for _ in range(2)]
+    yield opened
+    await snapshot(opened[0])
+    for each in opened:
+        await each.close()
+
+
+@pytest.fixture
+def store(both: list[RedisStore]) -> RedisStore:
+    return both[0]
+
+
+@asynccontextmanager
+async def offering(
+    store: RedisStore, worker: str = "w1", *, offer: Offer | None = None
+) -> AsyncIterator[asyncio.Task[Claimed]]:
+    """Inside, the server has put it down as idle."""
+    offer = offer or Offer(lease_ms=LEASE, claim_id=f"of-{worker}")
+    wait = store.wait_for_work(worker=worker, tasks=["work"], timeout_seconds=LONG_SECONDS, offer=offer)
+    waiting = asyncio.create_task(wait)
+    await eventually(lambda: store.client.command("HEXISTS", f"{store.client.prefix}idle_workers", worker))
+    try:
+        yield waiting
+    finally:
+        waiting.cancel()
+        await asyncio.wait([waiting])
+
+
+def jobs_of(claimed: Claimed) -> list[str]:
+    return [lease.job.id for lease in claimed.leases]
+
+
+async def look(store: RedisStore, worker: str, claim_id: str) -> Claimed:
+    offer = Offer(lease_ms=LEASE, claim_id=claim_id)
+    return await store.wait_for_work(worker=worker, tasks=["work"], timeout_seconds=0, offer=offer)
+
+
+# --- what an offer brings ---------------------------------------------------------------------------------------
+
+
+async def test_an_offer_gets_the_job_as_a_claim_would(store: RedisStore) -> None:
+    async with offering(store) as waiting:
+        before = await store.newest_event()
+        await submit(store, "a", payload=b'{"n":1}', now=None)
+        (lease,) = (await waiting).leases
+
+    assert (lease.job.id, lease.payload, lease.job.state, lease.job.attempts) == ("a", b'{"n":1}', State.STARTING, 1)
+    assert (lease.job.worker, lease.job.token) == ("w1", lease.token)
+    assert [event.kind for event in (await store.events(before)).events] == ["queued", "starting"]
+    assert [held.token for held in await store.leases()] == [lease.token]
+    assert await succeed(store, lease, now=None)
+
+
+async def test_without_an_offer_a_worker_is_only_woken(store: RedisStore) -> None:
+    waiting = asyncio.create_task(store.wait_for_work(worker="w1", tasks=["work"], timeout_seconds=LONG_SECONDS))
+    await eventually(lambda: store.client.command("HEXISTS", f"{store.client.prefix}idle_workers", "w1"))
+
+    await submit(store, "a", now=None)
+
+    assert await waiting == Claimed(more=True)
+    assert (await store.job("a")).state is State.QUEUED
+
+
+async def test_each_offer_gets_one_job_and_the_rest_stay_in_line(store: RedisStore) -> None:
+    async with offering(store, "w1") as first, offering(store, "w2") as second:
+        await submit_all(store, ["a", "b", "c"], now=None)
+
+        assert [jobs_of(await first), jobs_of(await second)] == [["a"], ["b"]]
+        assert (await store.job("c")).state is State.QUEUED
+        assert (await look(store, "w3", "another")).more
+
+
+async def test_what_comes_first_in_line_is_what_an_offer_gets(store: RedisStore) -> None:
+    await store.set_paused("work", True)
+    await submit_all(store, ["late"], now=None)
+    await submit(store, "urgent", priority=10, now=None)
+    async with offering(store) as waiting:
+        await store.set_paused("work", False)
+
+        assert jobs_of(await waiting) == ["urgent"]
+
+
+async def test_no_limit_is_exceeded_by_offers(store: RedisStore) -> None:
+    await limit(store, "gpu", 1, now=None)
+    async with offering(store, "w1") as first, offering(store, "w2") as second:
+        await submit_all(store, ["a", "b"], groups=("gpu",), now=None)
+        (lease,) = (await first).leases
+        assert lease.slots == {"gpu": 0}
+        assert not second.done()
+        assert (await store.group("gpu")).active == 1
+
+        await succeed(store, lease, now=None)
+
+        assert jobs_of(await second) == ["b"]
+        assert (await store.group("gpu")).active == 1
+
+
+async def test_a_caller_who_waits_before_the_job_gets_the_slot_and_not_the_offer(store: RedisStore) -> None:
+    await limit(store, "gpu", 1, now=None)
+    holder = await start(store, "holder", groups=("gpu",), now=None)
+    assert (await acquire(store, "caller", "gpu", now=None)).waiting
+    await submit(store, "a", groups=("gpu",), now=None)
+    async with offering(store) as waiting:
+        await succeed(store, holder, now=None)
+        granted = [event.subject for event in (await store.events(0)).events if event.kind == GRANTED]
+        assert (granted, (await store.job("a")).state) == (["caller"], State.QUEUED)
+
+        await store.release([("caller", None)])
+
+        assert jobs_of(await waiting) == ["a"]
+
+
+# --- when the worker does not hear of it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asks_by", ["wait_for_work", "claim"])
+async def test_a_worker_that_missed_the_message_is_answered_by_its_claim_id(store: RedisStore, asks_by: str) -> None:
+    async with offering(store):
+        pass  # it has stopped waiting, and the server does not know yet
+    await submit_all(store, ["a", "b"], now=None)
+    assert (await store.job("a")).state is State.STARTING
+
+    if asks_by == "claim":
+        found = await store.claim(worker="w1", tasks=["work"], places=5, lease_ms=LEASE, claim_id="of-w1")
+    else:
+        found = await look(store, "w1", "of-w1")
+
+    assert jobs_of(found) == ["a"]
+    assert (await store.job("a")).attempts == 1
+
+
+async def test_nothing_is_claimed_for_a_worker_that_is_gone(both: list[RedisStore]) -> None:
+    """Killed, it stays put down as idle for some seconds, but its connection is closed."""
+    store, theirs = both
+    async with offering(theirs):
+        await theirs.close()
+        await eventually(lambda: nobody_listens(store, "w1"))
+
+        await submit(store, "a", now=None)
+
+        assert (await store.job("a")).state is State.QUEUED
+
+
+async def nobody_listens(store: RedisStore, worker: str) -> bool:
+    _, listening = await store.client.command("PUBSUB", "NUMSUB", f"{store.client.prefix}wake:{worker}")
+    return int(listening) == 0
+
+
+async def test_a_message_for_an_older_offer_only_wakes(store: RedisStore) -> None:
+    """Its job was answered by the claim id already, so whoever starts it now would start it twice."""
+    channel = f"{store.client.prefix}wake:w1"
+    async with store._waking.listen(channel) as listening:
+        async with offering(store) as waiting:
+            await submit(store, "a", now=None)
+            assert jobs_of(await waiting) == ["a"]
+        message = await listening.message(LONG_SECONDS)
+        assert message
+
+        async with offering(store, offer=Offer(lease_ms=LEASE, claim_id="a newer one")) as waiting:
+            await store.client.command("PUBLISH", channel, message)
+
+            assert await waiting == Claimed(more=True)
+
+
+async def test_no_offer_stands_after_its_time(store: RedisStore) -> None:
+    offer = Offer(lease_ms=LEASE, claim_id="offered")
+    assert await store.wait_for_work(worker="w1", tasks=["work"], timeout_seconds=0.02, offer=offer) == Claimed()
+
+    await submit(store, "a", now=None)
+
+    assert (await store.job("a")).state is State.QUEUED
+
+
+async def test_a_later_claim_takes_the_offer_back(store: RedisStore) -> None:
+    async with offering(store):
+        pass
+    assert not (await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id="of-w1")).leases
+
+    await submit(store, "a", now=None)
+
+    assert (await store.job("a")).state is State.QUEUED
