@@ -357,7 +357,8 @@ class Line:
             now=now,
         )
         if not in_own_call:
-            self.tell(GRANTED, ticket.holder, {"token": str(lease.token)}, now)
+            detail = {"token": str(lease.token), "slots": self.limited_slots(lease), "expires_at": lease.expires_at}
+            self.tell(GRANTED, ticket.holder, detail, now)
 
     # --- telling, counting ------------------------------------------------------------------------------------
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from typing import Any
 
 from model import Model
 
+from qo.event import Feed
 from qo.store import check
 from qo.store.base import Store
 from qo.store.values import Bounds, Claimed, Offer
@@ -56,6 +57,13 @@ class ModelStore:
             except TimeoutError:
                 return False
         return True
+
+    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+        while True:
+            feed = self.model.events(after, kinds=kinds)
+            yield feed
+            after = feed.cursor
+            await self.wait_for_events(after, kinds=kinds, timeout_seconds=LOOK_AGAIN_SECONDS)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

@@ -138,7 +138,8 @@ async def test_a_slot_handed_over_later_is_a_short_lease_and_told(store: Store) 
 
     (slot,) = (await store.group("gpu")).slots
     assert (slot.holder, slot.expires_at) == ("b", moment(NOW + 1000 + HANDED_OVER_LEASE_MS))
-    assert await events_of(store, "b") == [("granted", {"token": slot.token})]
+    told = {"token": slot.token, "slots": {"gpu": 0}, "expires_at": NOW + 1000 + HANDED_OVER_LEASE_MS}
+    assert await events_of(store, "b") == [("granted", told)]
     assert await events_of(store, "a") == []
 
 

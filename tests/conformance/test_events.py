@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 
 import pytest
 from harness import (
@@ -25,7 +26,7 @@ from harness import (
 )
 
 from qo.errors import QoError
-from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
+from qo.event import CANCEL_WANTED, GRANTED, LEASE_LOST, SIGNALS, Event
 from qo.job import Progress, moment
 from qo.store.base import Store
 from qo.store.values import Claimed, Offer
@@ -252,6 +253,36 @@ async def test_whoever_waits_for_signals_is_woken_by_them_and_by_nothing_else(st
 
     assert await waiting
     assert [event.kind for event in (await store.events(cursor, kinds=[kind])).events] == [kind]
+
+
+async def test_signals_are_told_from_the_cursor_on_each_once_and_in_order(store: Store) -> None:
+    await submit(store, "before")
+    cursor = await store.newest_event()
+    await cause(store, GRANTED)
+    async with (
+        aclosing(store.signals(cursor, kinds=[GRANTED, CANCEL_WANTED])) as feeds,
+        asyncio.timeout(AT_MOST_SECONDS),
+    ):
+        heard = [*(await anext(feeds)).events]
+        await submit(store, "other")
+        await cause(store, CANCEL_WANTED)
+        while len(heard) < 2:
+            feed = await anext(feeds)
+            heard += feed.events
+
+    assert [(event.kind, event.subject) for event in heard] == [(GRANTED, "waits"), (CANCEL_WANTED, "before")]
+    assert heard == [*(await store.events(cursor, kinds=[GRANTED, CANCEL_WANTED])).events]
+    assert cursor < feed.cursor <= await store.newest_event()
+
+
+async def test_a_listener_whose_cursor_is_older_than_what_is_kept_is_told(store: Store) -> None:
+    await submit_all(store, "abcde")
+    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW)
+
+    async with aclosing(store.signals(0, kinds=[LEASE_LOST])) as feeds:
+        feed = await anext(feeds)
+
+    assert (feed.reset, feed.cursor) == (True, await store.newest_event())
 
 
 async def cause(store: Store, kind: str) -> None:

@@ -31,8 +31,8 @@ async def waking_on(client: Client) -> AsyncIterator[Waking]:
         await waking.close()
 
 
-async def publish(client: Client, channel: str) -> int:
-    receivers: int = await client.command("PUBLISH", channel, "")
+async def publish(client: Client, channel: str, message: str = "") -> int:
+    receivers: int = await client.command("PUBLISH", channel, message)
     return receivers
 
 
@@ -65,15 +65,23 @@ async def test_a_message_from_before_entering_or_on_another_channel_wakes_nobody
                 assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 
-async def test_many_messages_before_the_next_look_are_one_wake_up() -> None:
+async def test_messages_come_in_order_and_who_is_slower_is_told_that_some_were_missed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waking_module, "MESSAGES_AT_MOST", 10)
     async with on_shared("valkey") as client, waking_on(client) as waking:
         busy, marker_channel = f"{client.prefix}busy", f"{client.prefix}marker"
         async with waking.listen(busy) as listening, waking.listen(marker_channel) as marker:
-            await asyncio.gather(*(publish(client, busy) for _ in range(1000)))
+            for number in range(3):
+                await publish(client, busy, f"{number}")
+            assert [await listening.message(EXPECTED_SECONDS) for _ in range(3)] == [b"0", b"1", b"2"]
+
+            for number in range(12):
+                await publish(client, busy, f"{number}")
             await publish(client, marker_channel)
             assert await marker.message(EXPECTED_SECONDS) is not None
 
-            assert await listening.message(EXPECTED_SECONDS) is not None
+            assert [await listening.message(EXPECTED_SECONDS) for _ in range(2)] == [b"", b"11"]
             assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 

@@ -167,12 +167,11 @@ class Request:
 class Departure:
     """What goes back to the store: a lease, or without a token whatever the holder has, a place in line included."""
 
-    __slots__ = ("groups", "holder", "token", "waiter")
+    __slots__ = ("holder", "token", "waiter")
 
-    def __init__(self, holder: str, token: str | None, groups: tuple[str, ...], waiter: Waiter | None = None) -> None:
+    def __init__(self, holder: str, token: str | None, waiter: Waiter | None = None) -> None:
         self.holder = holder
         self.token = token
-        self.groups = groups
         self.waiter = waiter
 
 

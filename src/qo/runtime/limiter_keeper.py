@@ -13,15 +13,15 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from itertools import count, islice
+from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 from qo.errors import QoError, StoreUnavailable
-from qo.event import GRANTED, LEASE_LOST
+from qo.event import GRANTED, LEASE_LOST, Feed
 from qo.runtime.callers import milliseconds
 from qo.runtime.ids import new_id
 from qo.runtime.limiter_callers import (
-    MOST_PER_CALL,
     Departure,
     Gatherer,
     LeaseOnStore,
@@ -37,11 +37,8 @@ from qo.store.values import Grant, GroupStatus, Renewal, Ticket
 log = logging.getLogger("qo.limiter")
 
 BEATS_PER_LIFE = 3
-PAUSE_SECONDS = 0.005
-"""between looks at a feed that tells of others, so that a busy one does not keep the thread busy too"""
 LOOK_AGAIN_SECONDS = 0.05
 TRY_AGAIN_SECONDS = 1.0
-WAIT_SECONDS = 10.0
 HEARD = (GRANTED, LEASE_LOST)
 
 Blocked = Callable[[Request, str], None]
@@ -88,11 +85,11 @@ class Keeper:
 
     def withdraw(self, request: Request) -> None:
         """The caller has gone. What it was given in this very moment goes back with its place in line."""
-        self._depart(Departure(request.ticket.holder, None, request.ticket.groups))
+        self._depart(Departure(request.ticket.holder, None))
 
     def leave(self, lease: LeaseOnStore, waiter: Waiter | None = None) -> None:
         """`waiter` is told when it has been given back."""
-        self._depart(Departure(lease.holder, lease.token, lease.groups, waiter))
+        self._depart(Departure(lease.holder, lease.token, waiter))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
@@ -177,7 +174,7 @@ class Keeper:
                 self._take(request, grant)
             elif grant.holder not in self._in_line:
                 # It went away meanwhile, and what it left may have reached the store before this did.
-                self._leaving.add(Departure(grant.holder, None, request.ticket.groups))
+                self._leaving.add(Departure(grant.holder, None))
             elif not request.waits:
                 del self._in_line[grant.holder]
                 request.answer(None)
@@ -194,15 +191,17 @@ class Keeper:
                 asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
             elif self._in_line.pop(request.ticket.holder, None) is not None:
                 request.answer(None, error)
-                self._leaving.add(Departure(request.ticket.holder, None, request.ticket.groups))
+                self._leaving.add(Departure(request.ticket.holder, None))
 
     def _take(self, request: Request, grant: Grant) -> None:
         assert grant.token is not None
+        if grant.token in self._held:
+            return  # it has been told of this in another way
         lease = LeaseOnStore(request.ticket, grant.token, grant.slots)
         if self._in_line.pop(grant.holder, None) is not None and request.answer(lease):
             self._held[lease.token] = lease
         else:
-            self._leaving.add(Departure(lease.holder, lease.token, lease.groups))
+            self._leaving.add(Departure(lease.holder, lease.token))
 
     async def _tell_blocked(self, requests: list[Request]) -> None:
         try:
@@ -222,7 +221,6 @@ class Keeper:
     async def _release(self, departures: list[Departure]) -> None:
         """As often as it takes: until then, others wait for slots that nobody uses."""
         while True:
-            self._ask_for_next(departures)  # in the loop's next round, so this is sent right behind the release
             try:
                 await self._store.release([(departure.holder, departure.token) for departure in departures])
             except StoreUnavailable as error:
@@ -238,13 +236,6 @@ class Keeper:
         for departure in departures:
             if departure.waiter is not None:
                 departure.waiter.tell()
-
-    def _ask_for_next(self, departures: list[Departure]) -> None:
-        """For those here who are probably next: asking is quicker than hearing of it."""
-        freed = {group for departure in departures for group in departure.groups}
-        first = islice(self._in_line.values(), MOST_PER_CALL)
-        for request in islice((each for each in first if not freed.isdisjoint(each.ticket.groups)), len(departures)):
-            self._asking.add(request)
 
     # --- looking ----------------------------------------------------------------------------------------------
 
@@ -307,9 +298,12 @@ class Keeper:
                 cursor = await self._store.newest_event()
                 # Whoever was handed a slot before this thread listened finds it by asking once more.
                 self._ask_for_all()
-                while self._held or self._in_line:
-                    cursor = await self._listen(cursor)
-                    trouble.over()
+                async with aclosing(self._store.signals(cursor, kinds=HEARD)) as feeds:
+                    async for feed in feeds:
+                        trouble.over()
+                        self._heed(feed)
+                        if not (self._held or self._in_line):
+                            break
             except QoError as error:
                 trouble.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
@@ -320,28 +314,12 @@ class Keeper:
             if not (self._held or self._in_line):
                 self._busy.clear()
 
-    async def _listen(self, cursor: int) -> int:
-        await self._store.wait_for_events(cursor, kinds=HEARD, timeout_seconds=WAIT_SECONDS)
-        if not self._in_line:
-            await asyncio.sleep(PAUSE_SECONDS)  # not before those who have to hurry
-        elif not self._held:
-            # What became free was held elsewhere, and who is first here is perhaps next: asking is quicker than reading
-            # whom it was given to.
-            self._asking.add(next(iter(self._in_line.values())))
-            await asyncio.sleep(0)  # for the asking to be sent first
-        feed = await self._store.events(cursor, kinds=HEARD)
-        heard = [self._heed(event.kind, event.subject, event.detail.get("token")) for event in feed.events]
-        if not any(heard):
-            await asyncio.sleep(PAUSE_SECONDS)
-        return feed.cursor
-
-    def _heed(self, kind: str, holder: str, token: str | None) -> bool:
-        """Whether it was for anybody here."""
-        request = self._in_line.get(holder)
-        if kind == GRANTED and request is not None:
-            self._asking.add(request)
-            return True
-        if kind == LEASE_LOST and token in self._held:
-            self._lose(token)
-            return True
-        return False
+    def _heed(self, feed: Feed) -> None:
+        if feed.reset:
+            self._ask_for_all()  # what was told meanwhile is gone
+        for event in feed.events:
+            token = event.detail["token"]
+            if event.kind == LEASE_LOST:
+                self._lose(token)
+            elif (request := self._in_line.get(event.subject)) is not None:
+                self._take(request, Grant(holder=event.subject, token=token, slots=event.detail["slots"]))

@@ -34,7 +34,7 @@ refunds     See `cancel`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from qo.event import AuditEntry, Feed
@@ -481,6 +481,14 @@ class Store(Protocol):
     ) -> bool:
         """Return True as soon as there may be events after the cursor, of these kinds, False when the time is up.
         Who waits only for SIGNALS is not woken by anything else.
+        """
+        ...
+
+    def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+        """Events of these kinds, all of them SIGNALS, after a cursor and as they happen, for as long as one listens.
+
+        The first feed tells what has happened already, which may be nothing; later ones come at once when there is
+        something to tell, and every few seconds, so that who has nothing left to listen for can leave.
         """
         ...
 

@@ -189,10 +189,7 @@ class Reading(Calling):
             "limit": limit,
         }
         answer = (await self._run("events", wanted)).answer
-        found = tuple(
-            Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=_json(detail))
-            for id_, at, kind, subject, detail in answer["events"]
-        )
+        found = tuple(event_of(each) for each in answer["events"])
         return Feed(events=found, cursor=answer["cursor"], reset=answer.get("reset", False))
 
     async def newest_event(self) -> int:
@@ -208,6 +205,11 @@ class Reading(Calling):
     async def records(self, prefix: str) -> Mapping[str, Record]:
         found = (await self._run("records", {"prefix": prefix})).answer["records"]
         return {name: Record(version=version, value=_json(value)) for name, version, value in found}
+
+
+def event_of(found: Sequence[Any]) -> Event:
+    id_, at, kind, subject, detail = found
+    return Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=_json(detail))
 
 
 def leases_of(reply: Reply) -> tuple[Lease, ...]:

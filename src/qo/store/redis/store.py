@@ -6,11 +6,13 @@ Survives: what the server's persistence promises; `durability.py` says it in a l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any, Literal
 
+import msgspec
+
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
-from qo.event import SIGNALS
+from qo.event import SIGNALS, Feed
 from qo.job import Job, JobError, State
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
@@ -19,7 +21,7 @@ from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
-from qo.store.redis.reading import Reading, leases_of
+from qo.store.redis.reading import Reading, event_of, leases_of
 from qo.store.redis.rows import Reply, stored_token
 from qo.store.redis.waking import Waking
 from qo.store.values import (
@@ -354,6 +356,22 @@ class RedisStore(Reading):
                     return False
                 await listening.message(min(left, NET_SECONDS))
             return True
+
+    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+        async with self._waking.listen(f"{self.client.prefix}signals") as listening:
+            while True:
+                feed = await self.events(after, kinds=kinds)
+                yield feed
+                after = feed.cursor
+                # An empty message, or none for long: something may have been missed, so look.
+                while message := await listening.message(NET_SECONDS):
+                    before, newest, signals = msgspec.msgpack.decode(message)
+                    if before > after:
+                        break
+                    if newest > after:
+                        after = newest
+                        if events := tuple(event_of(each) for each in signals if each[2] in kinds):
+                            yield Feed(events=events, cursor=newest)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -20,6 +21,8 @@ from qo.store.redis.connection import READ_SECONDS, Connection, ServerRefused, c
 
 LINGER_SECONDS = 30.0
 """how long a channel stays subscribed after its last listener left: who waits again and again does so at no cost"""
+MESSAGES_AT_MOST = 1000
+"""that wait for a listener; one that is slower than that looks for itself"""
 TICK_SECONDS = 5.0
 """how often a silent server is asked for a sign of life, and channels that nobody needs any more are left"""
 
@@ -31,7 +34,7 @@ class Listening:
         self.channel = channel.encode()
         self._waking = waking
         self._ear: _Ear
-        self._came: bytes | None = None
+        self._came: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -57,9 +60,9 @@ class Listening:
         self._ear.leave(self)
 
     async def message(self, timeout_seconds: float) -> bytes | None:
-        """The last that came since entering or since the last call, and waits for one; empty where one may have been
-        missed, None when the time is up."""
-        if self._came is None:
+        """The next of those that came since entering, and waits for one; empty where some may have been missed, None
+        when the time is up."""
+        if not self._came:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(timeout_seconds):
@@ -68,11 +71,13 @@ class Listening:
                 pass
             finally:
                 self._waiter = None
-        came, self._came = self._came, None
-        return came
+        return self._came.popleft() if self._came else None
 
     def tell(self, message: bytes) -> None:
-        self._came = message
+        if len(self._came) == MESSAGES_AT_MOST:
+            self._came.clear()
+            message = b""
+        self._came.append(message)
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -68,14 +68,14 @@ def _examine_ticket(step: Step, ticket: TicketRow, *, asked_now: bool) -> None:
 def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
     token = step.draw_token()
     drop_ticket(step, ticket.holder, ticket.parked)
-    take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
+    slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
     expires_at = step.now + (ticket.lease_ms if asked_now else min(ticket.lease_ms, HANDED_OVER_LEASE_MS))
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, NULL, NULL, NULL, ?, NULL, ?)",
         (token, ticket.holder, ticket.worker, expires_at),
     )
     if not asked_now:
-        step.event(GRANTED, ticket.holder, {"token": str(token)})
+        step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": expires_at})
 
 
 def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Literal, TypeVar
@@ -86,6 +86,8 @@ MEMORY = ":memory:"
 READERS = 2
 BETWEEN_LOOKS_SECONDS = 0.01
 """for who waits for some kinds of events only: a busy file changes hundreds of times a second"""
+SIGNALS_SECONDS = 5.0
+"""how long a listener to signals waits at most without hearing anything"""
 
 
 class SQLiteStore:
@@ -435,6 +437,13 @@ class SQLiteStore:
             return found
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
+
+    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+        while True:
+            feed = await self.events(after, kinds=kinds)
+            yield feed
+            after = feed.cursor
+            await self.wait_for_events(after, kinds=kinds, timeout_seconds=SIGNALS_SECONDS)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

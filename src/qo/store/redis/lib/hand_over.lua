@@ -30,9 +30,11 @@ end
 
 local function grant(ticket, asked_now)
   tickets.drop(ticket)
-  local token = lease.grant(ticket, step.now + (asked_now and ticket.lease_ms or math.min(ticket.lease_ms, HANDED_OVER_LEASE_MS)))
+  local lease_ms = asked_now and ticket.lease_ms or math.min(ticket.lease_ms, HANDED_OVER_LEASE_MS)
+  local token, slots = lease.grant(ticket, step.now + lease_ms)
   if not asked_now then
-    step.event('granted', ticket.holder, { token = step.plain(token) })
+    local detail = { token = step.plain(token), slots = slots or NONE, expires_at = step.now + lease_ms }
+    step.event('granted', ticket.holder, detail)
   end
 end
 

@@ -185,6 +185,20 @@ function step.figure(name, total_ms)
   end
 end
 
+local function tell_signals(newest)
+  -- What those who hold or wait have to hear at once is told in the message itself. The number of the signal before
+  -- tells whether a listener has missed one.
+  local signals = {}
+  for i, event in ipairs(events) do
+    local at, kind, subject, detail = unpack(event)
+    if SIGNALS[kind] then
+      signals[#signals + 1] = { newest - #events + i, at, kind, subject, detail }
+    end
+  end
+  call('PUBLISH', key('signals'), cmsgpack.pack({ step.counter('newest_signal'), newest, signals }))
+  step.set_counter('newest_signal', newest)
+end
+
 local function write_events()
   if #events == 0 then
     return
@@ -197,8 +211,7 @@ local function write_events()
   for kind in pairs(kinds) do
     names[#names + 1] = kind
     if SIGNALS[kind] and step.counter('newest_signal') < newest then
-      step.set_counter('newest_signal', newest)
-      call('PUBLISH', key('signals'), digits(newest))
+      tell_signals(newest)
     end
   end
   names[#names + 1] = ''
