@@ -173,16 +173,18 @@ async def test_a_caller_cancelled_at_the_moment_it_is_let_in_leaves_nothing_behi
     limiter = make({"ollama": 1})
     answered = threading.Event()
     keeper = limiter._slots._keeper  # type: ignore[attr-defined]
-    take = keeper._take
+    let_in = keeper._let_in
 
-    def take_and_tell(*args: Any) -> None:
-        take(*args)
+    def let_in_and_tell(*args: Any) -> None:
+        let_in(*args)
         answered.set()
 
-    keeper._take = take_and_tell
-    waits = asyncio.create_task(enter_and_leave(limiter, "ollama"))
-    await asyncio.sleep(0)
+    keeper._let_in = let_in_and_tell
+    async with limiter.acquire("ollama"):
+        waits = asyncio.create_task(enter_and_leave(limiter, "ollama"))
+        await waiting(queue, "provider:ollama", 1)
     answered.wait(SOON_SECONDS)  # this loop stands still until the slot has been given
+    assert answered.is_set()
     waits.cancel()
     await asyncio.gather(waits, return_exceptions=True)
 
@@ -375,6 +377,93 @@ async def test_the_slot_of_a_holder_that_died_is_handed_on_a_lease_later(queue: 
     assert waited < 4 * 1.5
 
 
+async def test_nobody_enters_before_the_limits_are_set(queue: qo.Queue, make: MakeLimiter) -> None:
+    limiter = make({"ollama": 1})
+    calls: list[str] = []
+    set_limits, acquire = queue.store.set_limits, queue.store.acquire
+
+    async def set_slowly(*args: Any, **options: Any) -> Any:
+        await asyncio.sleep(0.02)  # so that others could overtake it
+        answer = await set_limits(*args, **options)
+        calls.append("set")
+        return answer
+
+    async def acquire_and_note(*args: Any, **options: Any) -> Any:
+        calls.append("acquire")
+        return await acquire(*args, **options)
+
+    queue.store.set_limits = set_slowly  # type: ignore[method-assign]
+    queue.store.acquire = acquire_and_note  # type: ignore[method-assign]
+    await asyncio.gather(*(enter_and_leave(limiter, "ollama") for _ in range(5)))
+
+    assert calls.index("set") == 0
+
+
+async def test_an_old_answer_does_not_take_the_slot_from_who_was_let_in_meanwhile(
+    queue: qo.Queue, make: MakeLimiter
+) -> None:
+    """The keeper asks again for one who waits; the answer, "wait", is late, and comes when that one is inside."""
+    limiter = make({"ollama": 1})
+    acquire, asked, go_on = queue.store.acquire, threading.Event(), threading.Event()
+    is_late = False
+
+    async def late(*args: Any, **options: Any) -> Any:
+        answer = await acquire(*args, **options)
+        if is_late:
+            asked.set()
+            await asyncio.to_thread(go_on.wait, SOON_SECONDS)
+        return answer
+
+    queue.store.acquire = late  # type: ignore[method-assign]
+    keeper = limiter._slots._keeper  # type: ignore[attr-defined]
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def stay() -> None:
+        async with limiter.acquire("ollama"):
+            entered.set()
+            await leave.wait()
+
+    async with limiter.acquire("ollama"):
+        staying = asyncio.create_task(stay())
+        await waiting(queue, "provider:ollama", 1)
+        is_late = True
+        keeper._post(keeper._ask_for_all)
+        await asyncio.to_thread(asked.wait, SOON_SECONDS)
+    await asyncio.wait_for(entered.wait(), SOON_SECONDS)
+    go_on.set()
+    await asyncio.to_thread(keeper.run(asyncio.sleep(0)).result)  # what was late has been dealt with
+
+    assert await held(queue, "provider:ollama") == 1
+    leave.set()
+    await staying
+    assert await held(queue, "provider:ollama") == 0
+
+
+async def test_who_hears_that_it_has_to_wait_when_the_limiter_is_closed_is_refused(
+    queue: qo.Queue, make: MakeLimiter
+) -> None:
+    holding, closing = make({"ollama": 1}), make({"ollama": 1})
+    acquire, asked, go_on = queue.store.acquire, asyncio.Event(), asyncio.Event()
+
+    async def late(*args: Any, **options: Any) -> Any:
+        answer = await acquire(*args, **options)
+        asked.set()
+        await go_on.wait()
+        return answer
+
+    async with holding.acquire("ollama"):
+        queue.store.acquire = late  # type: ignore[method-assign]
+        waits = asyncio.create_task(enter_and_leave(closing, "ollama"))
+        await asyncio.wait_for(asked.wait(), SOON_SECONDS)
+        await asyncio.to_thread(closing.close)
+        go_on.set()
+
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await asyncio.wait_for(waits, SOON_SECONDS)
+        queue.store.acquire = acquire  # type: ignore[method-assign]
+        assert closing._slots._keeper._mailbox is None, "it must not be opened again"  # type: ignore[attr-defined]
+
+
 # --- a store that is away -------------------------------------------------------------------------------------
 
 
@@ -438,16 +527,18 @@ def enter_and_leave_thread(limiter: qo.Limiter) -> None:
 
 async def test_what_cannot_be_asked_for_is_raised_and_nothing_is_left(queue: qo.Queue, make: MakeLimiter) -> None:
     limiter = make({"ollama": 1})
-    acquire = queue.store.acquire
+    acquire, is_away = queue.store.acquire, True
 
-    async def away(*args: Any, **options: Any) -> Any:
-        raise StoreUnavailable("away")
+    async def sometimes(*args: Any, **options: Any) -> Any:
+        if is_away:
+            raise StoreUnavailable("away")
+        return await acquire(*args, **options)
 
-    queue.store.acquire = away  # type: ignore[method-assign]
+    queue.store.acquire = sometimes  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="away"):
         async with limiter.acquire("ollama"):
             pass
-    queue.store.acquire = acquire  # type: ignore[method-assign]
+    is_away = False
 
     assert await enter_and_leave(limiter, "ollama") == {"provider:ollama": 0}
 

@@ -1,4 +1,4 @@
-"""Batches by nature: while one call is in flight, the next items gather and go together."""
+"""Batches by nature: while calls are in flight, the next items gather and go together."""
 
 from __future__ import annotations
 
@@ -13,37 +13,55 @@ MOST_PER_CALL = 100
 
 
 class Gathering(Generic[Item, Answer]):
-    """Sends single items as lists, in the order they came, one call at a time. A lone item is sent at once.
+    """Sends single items as lists, in the order they came. A lone item is sent at once.
 
     A call that fails as a whole fails for every item in it.
     """
 
-    def __init__(self, send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]]) -> None:
+    def __init__(
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
+        *,
+        most_per_call: int = MOST_PER_CALL,
+        calls_in_flight: int = 1,
+    ) -> None:
+        """`calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
+        self._most_per_call = most_per_call
+        self._calls_in_flight = calls_in_flight
         self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
-        self._is_sending = False
-        self._sender: asyncio.Task[None] | None = None
+        self._in_flight = 0
+        self._senders: set[asyncio.Task[None]] = set()
 
     async def send(self, item: Item) -> Answer:
-        if not self._is_sending:
+        if not self._in_flight:
             return await self._send_alone(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._gathered.append((item, answer))
+        if len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight:
+            self._send_more()
         return await answer
 
     async def _send_alone(self, item: Item) -> Answer:
         """By its caller, because a task would begin only in the next turn of the event loop."""
-        self._is_sending = True
+        self._in_flight += 1
         try:
             (answer,) = await self._send([item])
         finally:
-            self._sender = asyncio.create_task(self._send_all()) if self._gathered else None
-            self._is_sending = self._sender is not None
+            self._in_flight -= 1
+            if self._gathered:
+                self._send_more()
         return answer
 
-    async def _send_all(self) -> None:
+    def _send_more(self) -> None:
+        self._in_flight += 1
+        sender = asyncio.create_task(self._send_gathered())
+        self._senders.add(sender)
+        sender.add_done_callback(self._senders.discard)
+
+    async def _send_gathered(self) -> None:
         while self._gathered:
-            batch, self._gathered = self._gathered[:MOST_PER_CALL], self._gathered[MOST_PER_CALL:]
+            batch, self._gathered = self._gathered[: self._most_per_call], self._gathered[self._most_per_call :]
             try:
                 answers = await self._send([item for item, _ in batch])
             except Exception as error:
@@ -54,4 +72,4 @@ class Gathering(Generic[Item, Answer]):
                 for (_, waiting), answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
-        self._is_sending = False
+        self._in_flight -= 1

@@ -33,7 +33,7 @@ class Mailbox:
     def post(self, call: Callable[[], None]) -> None:
         """Raises RuntimeError if the loop has been closed."""
         self._posted.append(call)
-        if not self._is_woken:
+        if not self._is_woken or self.loop.is_closed():
             self._is_woken = True
             self.loop.call_soon_threadsafe(self.deliver)
 
@@ -146,12 +146,16 @@ class Request:
         return self._decision.locked()
 
     def answer(self, lease: LeaseOnStore | None, error: Exception | None = None) -> bool:
-        """False: the caller has gone. Called in the keeper's thread only."""
+        """False: the caller has gone. By whoever took the request out of the line, and by nobody else."""
         if self.is_decided:
             return False
         # Before the decision: whoever goes away and finds it taken looks at the answer at once.
         self._answer, self._error = lease, error
-        return self._decision.acquire(blocking=False) and self._waiter.tell()
+        return self._decision.acquire(blocking=False)
+
+    def tell(self) -> bool:
+        """That it was answered. False: nobody can be told any more."""
+        return self._waiter.tell()
 
     def go_away(self) -> bool:
         """False: it was answered in this very moment."""

@@ -1,7 +1,7 @@
 """The thread behind a limiter on a store: it stands in line for callers, keeps their leases, and tells them.
 
-All calls to the store come from its event loop, wherever the callers are: those made while one is in flight go
-together, and a caller that blocks its own loop keeps its slots.
+It asks for threads, and gives back for them; tasks do both in their own event loops. Leases and places in line are
+kept alive here for all of them, so a caller that blocks its own loop keeps its slots.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class Keeper:
         self._beat_seconds = min(self._lease_ms, self._wait_ms, HANDED_OVER_LEASE_MS) / BEATS_PER_LIFE / 1000
         self._lock = threading.Lock()
         self._mailbox: Mailbox | None = None
-        self._thread: threading.Thread
+        self._thread: threading.Thread | None = None
         self._name = ""
         self._numbers = count()
+        # Both by holder, and changed by every thread: who is let in is held before it is out of the line.
         self._held: dict[str, LeaseOnStore] = {}
         self._in_line: dict[str, Request] = {}
         self._statuses: dict[str, tuple[float, GroupStatus]] = {}
@@ -71,7 +72,9 @@ class Keeper:
     # --- from any thread --------------------------------------------------------------------------------------
 
     def begin(self, groups: tuple[str, ...], waiter: Waiter, *, priority: int, waits: bool) -> Request:
-        mailbox = self._mailbox or self._started()
+        """A caller has come. From now on it is let in if the store is heard to give it a slot."""
+        if self._mailbox is None:
+            self._started()
         ticket = Ticket(
             holder=f"{self._name}:{next(self._numbers)}",
             groups=groups,
@@ -79,17 +82,49 @@ class Keeper:
             wait_ms=self._wait_ms if waits else 0,
             priority=priority,
         )
-        request = Request(ticket, waiter)
-        mailbox.post(lambda: self._enter(request))
+        request = self._in_line[ticket.holder] = Request(ticket, waiter)
         return request
 
-    def withdraw(self, request: Request) -> None:
-        """The caller has gone. What it was given in this very moment goes back with its place in line."""
-        self._depart(Departure(request.ticket.holder, None))
+    def ask_for(self, request: Request) -> None:
+        self._post(lambda: self._ask_soon(request))
+
+    def take(self, request: Request, grant: Grant) -> bool:
+        """Whether this is what lets the caller in: it may have been told in another way, or may have gone."""
+        assert grant.token is not None
+        lease = LeaseOnStore(request.ticket, grant.token, grant.slots)
+        if self._held.setdefault(grant.holder, lease) is not lease:
+            return False
+        if self._in_line.pop(grant.holder, None) is not None and request.answer(lease):
+            if not self._busy.is_set():
+                self._post_if_open(self._busy.set)
+            return True
+        self.leave(lease)
+        return False
+
+    def refuse(self, request: Request, error: Exception | None = None) -> bool:
+        """Whether it was still to be answered."""
+        is_open = self._in_line.pop(request.ticket.holder, None) is not None
+        if is_open and request.answer(None, error):
+            request.tell()
+        return is_open
+
+    def has_to_wait(self, request: Request) -> None:
+        request.stands_in_line = True
+        if not self._post_if_open(lambda: self._wait_with([request])):
+            self.refuse(request, _closed())
+
+    def let_go(self, holder: str) -> None:
+        """The caller has gone, or its block has ended."""
+        self._in_line.pop(holder, None)
+        self._held.pop(holder, None)
 
     def leave(self, lease: LeaseOnStore, waiter: Waiter | None = None) -> None:
-        """`waiter` is told when it has been given back."""
-        self._depart(Departure(lease.holder, lease.token, waiter))
+        """Give it back; `waiter` is told when that has been done."""
+        self.give_back(lease.holder, lease.token, waiter)
+
+    def give_back(self, holder: str, token: str | None, waiter: Waiter | None = None) -> None:
+        """Without a token, whatever the holder has, and its place in line."""
+        self._post(lambda: self._let_go(Departure(holder, token, waiter)))
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
@@ -98,12 +133,25 @@ class Keeper:
         """End the thread. What is still held runs out with its lease."""
         with self._lock:
             mailbox, self._mailbox = self._mailbox, None
-            if mailbox is not None:
+            if mailbox is not None and self._thread is not None:
                 mailbox.post(self._closing.set)
                 self._thread.join()
 
-    def _depart(self, departure: Departure) -> None:
-        (self._mailbox or self._started()).post(lambda: self._let_go(departure))
+    def _post(self, call: Callable[[], None]) -> None:
+        if threading.current_thread() is self._thread:
+            call()  # it may be about to end, and must not wait for another one to begin
+        else:
+            (self._mailbox or self._started()).post(call)
+
+    def _post_if_open(self, call: Callable[[], None]) -> bool:
+        """Not for what has to be done also when the limiter has been closed: it would be opened again."""
+        mailbox = self._mailbox
+        try:
+            if mailbox is not None:
+                mailbox.post(call)
+        except RuntimeError:
+            return False  # its loop has been closed in this very moment
+        return mailbox is not None
 
     def _started(self) -> Mailbox:
         with self._lock:
@@ -119,8 +167,14 @@ class Keeper:
 
     # --- in the thread ----------------------------------------------------------------------------------------
 
+    async def prepare(self) -> None:
+        """Returns when it has been done, also by another caller."""
+        async with self._preparing:
+            await self._prepare()
+
     async def _serve(self, ready: Future[Mailbox]) -> None:
         self._closing = asyncio.Event()
+        self._preparing = asyncio.Lock()
         self._busy = asyncio.Event()  # while anybody holds or waits
         self._asking: Gatherer[Request] = Gatherer(self._ask)
         self._leaving: Gatherer[Departure] = Gatherer(self._release)
@@ -139,9 +193,8 @@ class Keeper:
         for departure in (*self._leaving.in_flight, *self._leaving.gathered):
             if departure.waiter is not None:
                 departure.waiter.tell()
-        for request in self._in_line.values():
-            request.answer(None, StoreUnavailable("The limiter was closed while this caller waited; make another one."))
-        self._in_line.clear()
+        for request in tuple(self._in_line.values()):
+            self.refuse(request, _closed())
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -150,8 +203,7 @@ class Keeper:
 
     # --- in ---------------------------------------------------------------------------------------------------
 
-    def _enter(self, request: Request) -> None:
-        self._in_line[request.ticket.holder] = request
+    def _ask_soon(self, request: Request) -> None:
         self._busy.set()
         self._asking.add(request)
 
@@ -162,7 +214,7 @@ class Keeper:
         if not asking:
             return
         try:
-            await self._prepare()
+            await self.prepare()
             grants = await self._store.acquire([request.ticket for request in asking])
         except Exception as error:
             # Whatever it was, it is the caller's to hear of.
@@ -171,37 +223,33 @@ class Keeper:
         self._trouble_asking.over()
         for request, grant in zip(asking, grants, strict=True):
             if grant.token is not None:
-                self._take(request, grant)
-            elif grant.holder not in self._in_line:
-                # It went away meanwhile, and what it left may have reached the store before this did.
+                self._let_in(request, grant)
+            elif grant.holder not in self._in_line and grant.holder not in self._held:
+                # It went away meanwhile, and that may have reached the store before this did.
                 self._leaving.add(Departure(grant.holder, None))
             elif not request.waits:
-                del self._in_line[grant.holder]
-                request.answer(None)
+                self.refuse(request)
         have_to_wait = [each for each in asking if each.ticket.holder in self._in_line and not each.stands_in_line]
         if have_to_wait:
             for request in have_to_wait:
                 request.stands_in_line = True
-            self._start(self._tell_blocked(have_to_wait))
+            self._wait_with(have_to_wait)
 
     def _ask_failed(self, requests: list[Request], error: Exception) -> None:
         for request in requests:
             if request.stands_in_line and isinstance(error, QoError):
                 self._trouble_asking.tell(error)
                 asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
-            elif self._in_line.pop(request.ticket.holder, None) is not None:
-                request.answer(None, error)
+            elif self.refuse(request, error):
                 self._leaving.add(Departure(request.ticket.holder, None))
 
-    def _take(self, request: Request, grant: Grant) -> None:
-        assert grant.token is not None
-        if grant.token in self._held:
-            return  # it has been told of this in another way
-        lease = LeaseOnStore(request.ticket, grant.token, grant.slots)
-        if self._in_line.pop(grant.holder, None) is not None and request.answer(lease):
-            self._held[lease.token] = lease
-        else:
-            self._leaving.add(Departure(lease.holder, lease.token))
+    def _let_in(self, request: Request, grant: Grant) -> None:
+        if self.take(request, grant) and not request.tell():
+            self._leaving.add(Departure(grant.holder, grant.token))
+
+    def _wait_with(self, requests: list[Request]) -> None:
+        self._busy.set()
+        self._start(self._tell_blocked(requests))
 
     async def _tell_blocked(self, requests: list[Request]) -> None:
         try:
@@ -213,9 +261,7 @@ class Keeper:
     # --- out --------------------------------------------------------------------------------------------------
 
     def _let_go(self, departure: Departure) -> None:
-        self._in_line.pop(departure.holder, None)
-        if departure.token is not None:
-            self._held.pop(departure.token, None)
+        self.let_go(departure.holder)
         self._leaving.add(departure)
 
     async def _release(self, departures: list[Departure]) -> None:
@@ -272,7 +318,7 @@ class Keeper:
                 log.exception("leases of a limiter could not be renewed, trying again")
 
     def _ask_for_all(self) -> None:
-        for request in self._in_line.values():
+        for request in tuple(self._in_line.values()):
             self._asking.add(request)
 
     async def _renew(self, leases: Sequence[LeaseOnStore]) -> None:
@@ -281,11 +327,12 @@ class Keeper:
         renewals = [Renewal(holder=lease.holder, token=lease.token, lease_ms=self._lease_ms) for lease in leases]
         for lease, held in zip(leases, await self._store.renew(renewals), strict=True):
             if held.lost:
-                self._lose(lease.token)
+                self._lose(lease.holder, lease.token)
 
-    def _lose(self, token: str) -> None:
-        lease = self._held.pop(token, None)
-        if lease is not None:
+    def _lose(self, holder: str, token: str) -> None:
+        lease = self._held.get(holder)
+        if lease is not None and lease.token == token:
+            del self._held[holder]
             lease.lose()
 
     # --- hearing ----------------------------------------------------------------------------------------------
@@ -311,8 +358,9 @@ class Keeper:
                 # Whatever it was, callers must go on being told.
                 log.exception("slots that become free could not be heard of, trying again")
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
-            if not (self._held or self._in_line):
-                self._busy.clear()
+            self._busy.clear()
+            if self._held or self._in_line:  # only now: whoever comes later finds that it is clear, and sets it
+                self._busy.set()
 
     def _heed(self, feed: Feed) -> None:
         if feed.reset:
@@ -320,6 +368,10 @@ class Keeper:
         for event in feed.events:
             token = event.detail["token"]
             if event.kind == LEASE_LOST:
-                self._lose(token)
+                self._lose(event.subject, token)
             elif (request := self._in_line.get(event.subject)) is not None:
-                self._take(request, Grant(holder=event.subject, token=token, slots=event.detail["slots"]))
+                self._let_in(request, Grant(holder=event.subject, token=token, slots=event.detail["slots"]))
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("The limiter was closed while this caller waited; make another one.")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from qo.errors import LeaseLost, Timeout
 from qo.runtime.context import Context, current_context
-from qo.runtime.limiter_callers import LeaseOnStore, Mailbox, Request, Waiter, WaitingTask, WaitingThread
+from qo.runtime.limiter_callers import LeaseOnStore, Request, Waiter, WaitingTask, WaitingThread
+from qo.runtime.limiter_desk import Desk
 from qo.runtime.limiter_keeper import Keeper
 from qo.runtime.limiter_metrics import Figures, GroupFigures, too_late
 from qo.runtime.limiter_tally import Tally
@@ -38,6 +41,8 @@ class LeaseOfJob:
 
 
 AnyLease = LeaseOnStore | LeaseOfJob
+GiveBack = Callable[[str, str | None], None]
+"""what a holder has under this token; without one whatever it has, and its place in line"""
 
 
 class SlotsOnStore:
@@ -50,10 +55,11 @@ class SlotsOnStore:
         self._queue = queue
         self._tally = Tally()
         self._keeper = Keeper(queue, prepare=self._set_limits, blocked=self._has_to_wait)
-        self._mailboxes: dict[asyncio.AbstractEventLoop, Mailbox] = {}
+        self._desks: dict[asyncio.AbstractEventLoop, Desk] = {}
         self._blocks: dict[str, _Block] = {}
         self._not_set: dict[str, int | None] = {}
         """limits that the store was not told yet: it is when somebody enters, and not when a limiter is made"""
+        self._limits_are_set = False
         self._is_used = False
         self._lock = threading.Lock()
 
@@ -64,45 +70,62 @@ class SlotsOnStore:
         request = self._at_the_door(groups, timeout, priority, waiter)
         if not isinstance(request, Request):
             return request
+        self._keeper.ask_for(request)
         try:
             is_answered = waiter.wait(timeout if request.waits else None)
         except BaseException:
-            self._go_away(request)
+            self._go_away(request, self._keeper.give_back)
             raise
         finally:
             self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request)
+        lease = request.result() if is_answered else self._in_the_last_moment(request, self._keeper.give_back)
         if lease is None:
             raise self._keeper.run(self._too_late(request.ticket.groups, timeout)).result()
         self._tally.entered(lease.groups)
         return lease
 
     async def enter_async(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> AnyLease:
-        waiter = WaitingTask(self._mailbox())
+        desk = self._desk()
+        waiter = WaitingTask(desk.mailbox)
         request = self._at_the_door(groups, timeout, priority, waiter)
         if not isinstance(request, Request):
             return request
+        give_back = partial(self._give_back_at, desk)
         is_answered = True
         try:
             if timeout is None or not request.waits:
-                await waiter.wait()
+                await self._be_let_in(request, waiter, desk)
             else:
                 async with asyncio.timeout(timeout):
-                    await waiter.wait()
+                    await self._be_let_in(request, waiter, desk)
         except TimeoutError:
             is_answered = False
         except BaseException:
-            self._go_away(request)
+            self._go_away(request, give_back)
             raise
         finally:
             self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request)
+        lease = request.result() if is_answered else self._in_the_last_moment(request, give_back)
         if lease is None:
             raise await asyncio.wrap_future(self._keeper.run(self._too_late(request.ticket.groups, timeout)))
         self._tally.entered(lease.groups)
         block = self._blocks[lease.token] = _Block()
         lease.tell_when_lost(block.cancel_soon)
         return lease
+
+    async def _be_let_in(self, request: Request, waiter: WaitingTask, desk: Desk) -> None:
+        """Returns when it has been answered."""
+        if not self._limits_are_set:
+            await asyncio.wrap_future(self._keeper.run(self._keeper.prepare()))
+        grant = await desk.asking.send(request.ticket)
+        if grant.token is not None:
+            if self._keeper.take(request, grant):
+                return
+        elif request.waits:
+            self._keeper.has_to_wait(request)
+        else:
+            self._keeper.refuse(request)
+        await waiter.wait()
 
     def leave(self, lease: AnyLease, error: BaseException | None) -> None:
         if isinstance(lease, LeaseOnStore):
@@ -116,10 +139,9 @@ class SlotsOnStore:
             return
         block = self._blocks.pop(lease.token)
         self._tally.left(lease.groups)
-        waiter = WaitingTask(self._mailbox())
-        self._keeper.leave(lease, waiter)
+        self._keeper.let_go(lease.holder)
         try:
-            await within(LEAVE_SECONDS, waiter.wait())
+            await within(LEAVE_SECONDS, self._give_back(lease))
         except asyncio.CancelledError as late:
             error = late
         was_cancelled_by_us = block.end()
@@ -127,6 +149,23 @@ class SlotsOnStore:
             raise LeaseLost(lease.holder, lease.token) from None
         if isinstance(error, asyncio.CancelledError):
             raise error
+
+    async def _give_back(self, lease: LeaseOnStore) -> None:
+        desk = self._desk()
+        try:
+            await desk.leaving.send((lease.holder, lease.token))
+        except Exception:
+            # Whatever it was, others wait for slots that nobody uses: the keeper tries until the store takes it.
+            waiter = WaitingTask(desk.mailbox)
+            self._keeper.leave(lease, waiter)
+            await waiter.wait()
+        except asyncio.CancelledError:
+            self._keeper.leave(lease)
+            raise
+
+    def _give_back_at(self, desk: Desk, holder: str, token: str | None) -> None:
+        self._keeper.let_go(holder)
+        desk.give_back_later(holder, token, otherwise=lambda: self._keeper.give_back(holder, token))
 
     def _at_the_door(
         self, groups: tuple[str, ...], timeout: float | None, priority: int, waiter: Waiter
@@ -141,29 +180,29 @@ class SlotsOnStore:
         self._is_used = True
         return self._keeper.begin(groups, waiter, priority=priority, waits=timeout != 0)
 
-    def _mailbox(self) -> Mailbox:
+    def _desk(self) -> Desk:
         """Of the running loop."""
         loop = asyncio.get_running_loop()
-        mailbox = self._mailboxes.get(loop)
-        if mailbox is None:
-            self._mailboxes = {each: its for each, its in self._mailboxes.items() if not each.is_closed()}
-            mailbox = self._mailboxes[loop] = Mailbox(loop)
-        return mailbox
+        desk = self._desks.get(loop)
+        if desk is None:
+            self._desks = {each: its for each, its in self._desks.items() if not each.is_closed()}
+            desk = self._desks[loop] = Desk(self._queue.store, loop)
+        return desk
 
-    def _in_the_last_moment(self, request: Request) -> LeaseOnStore | None:
+    def _in_the_last_moment(self, request: Request, give_back: GiveBack) -> LeaseOnStore | None:
         """The time is up. A slot that came in this very moment is kept."""
         if request.go_away():
-            self._keeper.withdraw(request)
+            give_back(request.ticket.holder, None)
             return None
         return request.result()
 
-    def _go_away(self, request: Request) -> None:
+    def _go_away(self, request: Request, give_back: GiveBack) -> None:
         try:
-            lease = self._in_the_last_moment(request)
+            lease = self._in_the_last_moment(request, give_back)
         except Exception:
             return  # it was not let in, and will not hear of it
         if lease is not None:
-            self._keeper.leave(lease)
+            give_back(lease.holder, lease.token)
 
     def _has_to_wait(self, request: Request, group: str) -> None:
         self._tally.blocked(request.ticket.holder, group)
@@ -184,20 +223,20 @@ class SlotsOnStore:
     def set_limit(self, name: str, slots: int | None) -> None:
         with self._lock:
             self._not_set[name] = slots
+            self._limits_are_set = False
         self._tally.set_limit(name, slots)
         if self._is_used:
-            self._keeper.run(self._set_limits()).result()
+            self._keeper.run(self._keeper.prepare()).result()
 
     async def _set_limits(self) -> None:
-        if not self._not_set:
-            return
         with self._lock:
             limits, self._not_set = self._not_set, {}
         store = self._queue.store
         try:
             given = [(name, slots) for name, slots in limits.items() if slots is not None]
             wanted = [Limit(group=name, slots=slots, source=Source.TASK) for name, slots in given]
-            self._queue.warn_of_ignored(await store.set_limits(wanted))
+            if wanted:
+                self._queue.warn_of_ignored(await store.set_limits(wanted))
             for name, slots in limits.items():
                 if slots is None:
                     await store.remove_limit(name)
@@ -205,6 +244,8 @@ class SlotsOnStore:
             with self._lock:
                 self._not_set = {**limits, **self._not_set}
             raise
+        with self._lock:
+            self._limits_are_set = not self._not_set
 
     def figures(self) -> Figures:
         return self._tally.figures()
