@@ -132,7 +132,7 @@ end
 
 local function accept(submission, row, standing, is_new, ignored)
   row.number = step.draw_job_number()
-  rows.insert(row)
+  rows.insert(row, step.blob(submission.payload))
   if standing and not is_new then
     users.limit_by_standing(standing, row.user, { row.project }, ignored)
   end
@@ -145,7 +145,6 @@ local function accept(submission, row, standing, is_new, ignored)
     quota.defer(row, later_day, quota.midnight(later_day) + submission.quota_jitter_ms)
   end
   note_whom_it_belongs_to(row)
-  later('HSET', key('payloads'), row.number, step.blob(submission.payload))
   if waits then
     step.event('waiting', row.id)
   elseif not is_due_now(row) then

@@ -62,22 +62,13 @@ function claiming.taken_before(claim)
   return taken
 end
 
-local function contents(taken)
-  -- Payloads and checkpoints of all that were taken, by one look each.
-  local numbers = {}
+function claiming.leases(taken)
+  -- As they stand in an answer.
+  local numbers, leases = {}, {}
   for i, each in ipairs(taken) do
     numbers[i] = each.row.number
   end
-  if #numbers == 0 then
-    return {}, {}
-  end
-  return call('HMGET', written(key('payloads')), unpack(numbers)), call('HMGET', key('checkpoints'), unpack(numbers))
-end
-
-function claiming.leases(taken)
-  -- As they stand in an answer.
-  local payloads, checkpoints = contents(taken)
-  local leases = {}
+  local payloads, checkpoints = rows.contents(numbers)
   for i, each in ipairs(taken) do
     answer.note_task(each.row.task)
     leases[i] = {

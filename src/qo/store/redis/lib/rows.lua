@@ -6,9 +6,10 @@
 
 local rows = {}
 local loaded, changed, packed, known_tasks
+local payloads -- of the jobs that are new in this step
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  loaded, changed, packed, known_tasks = {}, {}, {}, {}
+  loaded, changed, packed, known_tasks, payloads = {}, {}, {}, {}, {}
 end
 
 function rows.load(numbers)
@@ -86,10 +87,22 @@ function rows.due(index, at)
   return found, more
 end
 
-function rows.insert(row)
+function rows.insert(row, payload)
+  payloads[row.number] = payload
+  later('HSET', key('payloads'), row.number, payload)
   loaded[row.number] = row
   changed[row.number] = row
   later('HSET', key('ids'), row.id, row.number)
+end
+
+function rows.contents(numbers)
+  -- Payloads and checkpoints of these jobs, by one look each; false where there is none.
+  if #numbers == 0 then
+    return {}, {}
+  elseif #numbers == 1 and payloads[numbers[1]] then
+    return { payloads[numbers[1]] }, { false }
+  end
+  return call('HMGET', written(key('payloads')), unpack(numbers)), call('HMGET', key('checkpoints'), unpack(numbers))
 end
 
 function rows.save(row)

@@ -90,13 +90,10 @@ local function later(command, name, a, b)
 end
 
 local function write_pending()
-  local names = {}
-  for name in pairs(pending) do
-    names[#names + 1] = name
+  for name, waiting in pairs(pending) do
+    call(waiting.command, name, unpack(waiting))
   end
-  for _, name in ipairs(names) do
-    written(name)
-  end
+  pending = {}
 end
 
 -- --- counters -------------------------------------------------------------------------------------------------
