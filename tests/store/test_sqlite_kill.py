@@ -43,7 +43,7 @@ EVERYTHING = 1_000_000
 
 READING = {
     "job", "payload", "jobs", "line", "positions", "waiting_count", "parent", "blockers", "leases", "group", "groups",
-    "usage", "series", "audit", "averages", "estimate_errors", "events", "newest_event", "wait_for_events",
+    "usage", "series", "audit", "averages", "estimate_errors", "events", "newest_event", "signals", "wait_for_events",
     "wait_for_work", "record", "records", "workers",
 }  # fmt: skip
 OPERATIONS = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}

@@ -33,6 +33,9 @@ BATCHES_IN_FLIGHT = 2
 """so that the server has something to do while the answers to the first are read"""
 BATCH_BYTES = 1 << 20
 NO_FUNCTION = "ERR Function not found"
+AHEAD = pack(("PING",))
+"""Sent before every batch. The server writes first to whom it had to answer last, which would be the caller; after this
+it is those whom the call wakes, and on few processors they would wait until the caller has read its answer."""
 
 # --- the calls of one event loop --------------------------------------------------------------------------------
 
@@ -69,6 +72,9 @@ class _Line:
         self._restoring: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._end: AsyncGenerator[None] | None = None
+        nobody = self._loop.create_future()
+        nobody.cancel()
+        self._ahead = _Call(AHEAD, None, nobody, deadline=0.0)
 
     def call(
         self, command: tuple[Argument, ...], function: Function | None, patience_seconds: float
@@ -126,7 +132,7 @@ class _Line:
             call = self._waiting.popleft()
             if call.answer.done():
                 continue  # its caller has gone
-            for each in (*self._what_it_needs(call), call):
+            for each in (*self._what_goes_before(call, first=not parts), call):
                 parts.append(each.packed)
                 size += len(each.packed)
                 self._in_flight.append(each)
@@ -134,13 +140,13 @@ class _Line:
             if not self._batches:
                 connection.heard_at = self._loop.time()
             self._batches.append(len(parts))
-            connection.send(parts[0] if len(parts) == 1 else b"".join(parts))
+            connection.send(b"".join(parts))
 
-    def _what_it_needs(self, call: _Call) -> tuple[_Call, ...]:
+    def _what_goes_before(self, call: _Call, *, first: bool) -> tuple[_Call, ...]:
         """The first call of a function that is missing brings its library; those behind it, in the same batch too,
         find it there."""
         if call.function is None or call.function.library not in self._missing:
-            return ()
+            return (self._ahead,) if first else ()
         library = call.function.library
         self._missing.discard(library)
         packed = pack(("FUNCTION", "LOAD", "REPLACE", library.text))
@@ -154,7 +160,7 @@ class _Line:
             self._trouble = reply
             self._again.append(call)
         else:
-            if self._attempts and not self._again:
+            if self._attempts and not self._again and call is not self._ahead:
                 self._is_well()
             self._settle(call, reply)
         self._batches[0] -= 1
