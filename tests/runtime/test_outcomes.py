@@ -112,6 +112,7 @@ async def test_a_failed_job_is_retried_by_hand_with_all_its_attempts(queue: qo.Q
     assert ((await queue.get(job.id)).result, (await queue.get(job.id)).attempts) == ("mended", 1)
 
 
+@pytest.mark.parametrize("overrides", [{"retries": {"first_delay_secs": 60}}])  # not due before it is looked at
 async def test_a_tasks_attempts_count_unless_the_submit_names_its_own(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task(max_attempts=1)
     async def once() -> None:
