@@ -87,6 +87,8 @@ class Process:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # As in a terminal: where the tests run in the background of a shell, Ctrl-C is ignored from the start.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         self.pid = self._process.pid
         self.lines: list[str] = []
