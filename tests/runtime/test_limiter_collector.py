@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 import qo
-from qo.runtime import limiter as limiter_module
-from qo.runtime.limiter_in_process import SlotsInProcess
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -29,20 +28,6 @@ limiter.samples()
 print("works without")
 limiter.collector()
 """
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(limiter_module, "SlotsInProcess", lambda: SlotsInProcess(clock=clock))
-    return clock
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "auto_describe"])

@@ -7,24 +7,9 @@ import json
 import logging
 
 import pytest
+from limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 
 import qo
-from qo.runtime import limiter as limiter_module
-from qo.runtime.limiter_in_process import SlotsInProcess
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(limiter_module, "SlotsInProcess", lambda: SlotsInProcess(clock=clock))
-    return clock
 
 
 async def test_the_metrics_have_the_shape_of_the_specification(clock: Clock) -> None:

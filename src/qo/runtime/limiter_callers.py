@@ -1,7 +1,7 @@
-"""Callers of a limiter on a store, between their own threads and tasks and the thread that serves them all.
+"""Callers of a limiter on a store, between their own threads and tasks and the thread that serves those who wait.
 
-Waking another thread costs more than the rest of a call, so callers post what they want and are told what they get, and
-one wakes the other once for all of it.
+Waking another thread costs more than the rest of a call, so the two sides post what they want and what they have got,
+and one wakes the other once for all of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Waiter(Protocol):
     """A caller's thread or task, that waits to be told."""
 
     def tell(self) -> bool:
-        """Called once, in the keeper's thread. False: nobody can be told any more."""
+        """Called once, in any thread. False: nobody can be told any more."""
 
 
 class WaitingThread:

@@ -161,7 +161,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`more`: a bound was reached, so call again; what was taken is an exact prefix all the same."""
+    """`more`: a claim may find something, because a bound was reached or one has not been made yet. What was taken is
+    an exact prefix all the same."""
 
     leases: tuple[Lease, ...] = ()
     more: bool = False

@@ -79,8 +79,8 @@ end
 
 at_the_end[#at_the_end + 1] = write_leases
 
-function lease.is_new_claim(claim)
-  -- Nothing is held under it: nobody has to look.
+function lease.begin_claim(claim)
+  -- It is known that nothing is held under it, so nobody has to look.
   claims[claim] = {}
 end
 

@@ -34,7 +34,7 @@ end
 local function claim_for(worker, idle)
   -- What to tell it; nothing when there was nothing to claim after all.
   local offer = idle.offer
-  lease.is_new_claim(offer.claim_id)
+  lease.begin_claim(offer.claim_id)
   local taken = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
   if #taken > 0 then
     return answer.apart(function()
