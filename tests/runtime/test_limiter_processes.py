@@ -123,9 +123,10 @@ class Fire:
 
 
 async def seconds_until_all_slots_are_in_use(witness: LimiterWitness) -> float:
-    """Each was taken by somebody since now."""
+    """Each of the total was taken by somebody since now. How many of a provider are taken depends on who stands in
+    line: while many wait for one provider that is full, others get no more than what it leaves of the total."""
     began = time.monotonic()
-    slots = {(group, number) for group, limit in LIMITS.items() for number in range(limit)}
+    slots = {("providers", number) for number in range(LIMITS["providers"])}
 
     async def all_were_taken() -> bool:
         return all(witness.taken_at.get(slot, began) > began for slot in slots)

@@ -24,7 +24,7 @@ from qo.store.values import (
 
 NOON = 1_728_043_200_000
 DAY_MS = 86_400_000
-KEPT = {"averages", "counters", "events", "figures:0", "groups", "minutes", "tasks"}
+KEPT = {"averages", "counters", "events", "figures:0", "groups", "minutes", "schema", "tasks"}
 """sums over all time, the last event, the counters that tokens and places are drawn from, and what a worker said of its
 task: its groups and its limit"""
 

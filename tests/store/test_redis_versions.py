@@ -28,7 +28,7 @@ async def test_a_namespace_of_a_newer_qo_is_refused_and_left_alone(kind: Kind) -
     store = await RedisStore.open(url, namespace=namespace)
     await submit_all(store, ["a", "b"])
     with Redis.from_url(url) as server:
-        server.hset(f"{store.client.prefix}counters", "schema", SCHEMA + 1)
+        server.set(f"{store.client.prefix}schema", SCHEMA + 1)
         before = everything(server, store.client.prefix)
 
         with pytest.raises(StoreUnavailable) as refused:
@@ -46,15 +46,15 @@ async def test_a_namespace_of_a_newer_qo_is_refused_and_left_alone(kind: Kind) -
 async def test_only_the_namespace_of_a_newer_qo_is_refused() -> None:
     url, theirs, mine = shared_server("valkey").url, new_namespace(), new_namespace()
     newer = await RedisStore.open(url, namespace=theirs)
-    await newer.client.command("HSET", f"{newer.client.prefix}counters", "schema", SCHEMA + 1)
+    await newer.client.command("SET", f"{newer.client.prefix}schema", SCHEMA + 1)
 
     store = await RedisStore.open(url, namespace=mine)
     again = await RedisStore.open(url, namespace=mine)
 
-    assert await store._command("HGET", "counters", "schema") == str(SCHEMA).encode()
+    assert await store._command("GET", "schema") == str(SCHEMA).encode()
     assert await again.waiting_count() == 0
     for opened in (newer, store, again):
-        await opened.client.command("DEL", f"{opened.client.prefix}counters")
+        await opened.client.command("DEL", f"{opened.client.prefix}schema")
         await opened.close()
 
 

@@ -22,11 +22,14 @@ class Gathering(Generic[Item, Answer]):
         self,
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
+        check: Callable[[Item], None] | None = None,
         most_per_call: int = MOST_PER_CALL,
         calls_in_flight: int = 1,
     ) -> None:
-        """`calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
+        """`check` raises for an item that `send` would refuse, and with it all others of the call.
+        `calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
+        self._check = check
         self._most_per_call = most_per_call
         self._calls_in_flight = calls_in_flight
         self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
@@ -36,6 +39,8 @@ class Gathering(Generic[Item, Answer]):
     async def send(self, item: Item) -> Answer:
         if not self._in_flight:
             return await self._send_alone(item)
+        if self._check is not None:
+            self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._gathered.append((item, answer))
         if len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight:

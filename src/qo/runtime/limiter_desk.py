@@ -13,15 +13,19 @@ from qo.runtime.limiter_callers import Mailbox
 from qo.store.base import Store
 from qo.store.values import Grant, Ticket
 
-BATCHES = {"most_per_call": 16, "calls_in_flight": 2}
+MOST_PER_CALL, CALLS_IN_FLIGHT = 16, 2
 """small, so that callers go on while the store is busy with others; large ones would all wait for each other"""
 
 
 class Desk:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.mailbox = Mailbox(loop)
-        self.asking: Gathering[Ticket, Grant] = Gathering(store.acquire, **BATCHES)
-        self.leaving: Gathering[tuple[str, str | None], bool] = Gathering(store.release, **BATCHES)
+        self.asking: Gathering[Ticket, Grant] = Gathering(
+            store.acquire, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
+        )
+        self.leaving: Gathering[tuple[str, str | None], bool] = Gathering(
+            store.release, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
+        )
         self._giving_back: set[asyncio.Task[None]] = set()
 
     def give_back_later(self, holder: str, token: str | None, *, otherwise: Callable[[], None]) -> None:

@@ -57,7 +57,7 @@ class Queue:
         self.store = store
         self.settings = settings
         self._draw = draw
-        self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit)
+        self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit, check=check_submission)
         self.follower = Follower(store)
         self._estimator = Estimator(store, settings)
         self._warned: set[LimitIgnored] = set()
@@ -126,7 +126,6 @@ class Queue:
             by=by,
         )
         submission = make_submission(new, self.settings, draw=self._draw)
-        check_submission(submission)  # here, because it is sent together with those of other callers
         return await self._job_or_refusal(new, await self._submitting.send(submission))
 
     async def submit_many(self, jobs: Sequence[New]) -> list[Job | SubmitRefused]:

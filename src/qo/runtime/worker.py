@@ -27,6 +27,7 @@ from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
+from qo.store.check import check_advance
 from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
@@ -64,10 +65,10 @@ class Worker:
         self._outcomes: list[Outcome] = []
         self._unreported: list[Execution] = []
         """started by this worker, and the store has not been told that they run"""
-        self._claim_id = new_id()
+        self._claim_id: str | None = None
         self._offer: Offer | None = None
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
-        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
+        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance, check=check_advance)
         self._not_reached = Trouble("the store cannot be reached")
         self._changed = asyncio.Event()
         self._stopping = False
@@ -242,7 +243,7 @@ class Worker:
         worker could take."""
         if self._running or self._admitting:
             return None
-        return Offer(lease_ms=self._lease_ms, claim_id=self._claim_id)
+        return Offer(lease_ms=self._lease_ms, claim_id=self._claim_id_to_use())
 
     async def _take_back_offer(self) -> None:
         """It may have been filled meanwhile; that job goes back to its place."""
@@ -294,8 +295,14 @@ class Worker:
             tasks=list(self._tasks),
             places=places,
             lease_ms=self._lease_ms,
-            claim_id=self._claim_id,
+            claim_id=self._claim_id_to_use(),
         )
+
+    def _claim_id_to_use(self) -> str:
+        """The same until it was answered: a claim whose answer was lost is repeated under its id."""
+        if self._claim_id is None:
+            self._claim_id = new_id()
+        return self._claim_id
 
     def _take(self, claimed: Claimed) -> None:
         for lease in claimed.leases:
@@ -303,8 +310,7 @@ class Worker:
                 self._admitting[lease.token] = asyncio.create_task(self._admit(lease, self._shared))
             else:
                 self._start(lease)
-        self._claim_id = new_id()  # only now: a claim whose answer was lost is repeated under the same id
-        self._offer = None
+        self._claim_id = self._offer = None
 
     def _free_places(self) -> int:
         return 0 if self._stopping else self.concurrency - len(self._running) - len(self._admitting)

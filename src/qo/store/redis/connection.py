@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from qo.errors import SettingsError, StoreUnavailable
 from qo.store.redis.address import Address
@@ -83,8 +83,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # which uvloop's are not in the sense of isinstance
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self._loop.time()

@@ -21,6 +21,8 @@ from typing import Self
 
 PACKAGE = "qo.store.redis"
 INCLUDE, EXPORTS, FLAGS = "-- include ", "-- exports ", "-- flags "
+BUILT_IN = "ipairs, pairs, next, unpack, tonumber, math, string, table, cjson, cmsgpack"
+"""what Lua itself has, made local: a library's globals are looked up in two tables"""
 WORD = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
 
 
@@ -69,7 +71,12 @@ def library() -> Library:
     """All operations of the store."""
     exported: dict[str, str] = {}
     put_in: set[str] = set()
-    code = ["local exported = {}"]
+    code = [
+        f"local function built_in() return {BUILT_IN} end",
+        f"local {BUILT_IN}",
+        f"local function know_lua() {BUILT_IN} = built_in() end",
+        "local exported = {}",
+    ]
     for operation in operations():
         file = f"{operation}.lua"
         lines = _read(file, wanted_by="The library")

@@ -29,6 +29,8 @@ from qo.store.values import (
 )
 
 LINE_AT_ONCE = 2000
+NEWEST_EVENT, NEWEST_SIGNAL = 0, 1
+"""their places among the counters, whose order `lib/step.lua` gives"""
 _json = msgspec.json.Decoder().decode
 
 
@@ -193,7 +195,11 @@ class Reading(Calling):
         return Feed(events=found, cursor=answer["cursor"], reset=answer.get("reset", False))
 
     async def newest_event(self) -> int:
-        return int(await self._command("HGET", "counters", "newest_event") or 0)
+        return await self._counter(NEWEST_EVENT)
+
+    async def _counter(self, place: int) -> int:
+        packed = await self._command("GET", "counters")
+        return 0 if packed is None else int(msgspec.msgpack.decode(packed)[place])
 
     async def record(self, name: str) -> Record:
         packed = await self._command("HGET", "records", name)

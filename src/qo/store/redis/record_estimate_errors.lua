@@ -3,12 +3,11 @@
 -- Arguments  task, ratios as text that reads back to the same number, keep
 -- include lib/step.lua
 
-for _, ratio in ipairs(arguments.ratios) do
-  later('RPUSH', key('errors:', arguments.task), ratio)
-end
+local name = key('errors:', arguments.task)
+call_in_parts('RPUSH', name, arguments.ratios)
 if arguments.keep > 0 then
-  call('LTRIM', written(key('errors:', arguments.task)), -arguments.keep, -1)
+  call('LTRIM', name, -arguments.keep, -1)
 else
-  call('DEL', written(key('errors:', arguments.task)))
+  call('DEL', name)
 end
 return step.answer({})

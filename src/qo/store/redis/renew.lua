@@ -49,7 +49,7 @@ for i, renewal in ipairs(arguments.renewals) do
       expires_at = math.max(expires_at, step.now + renewal.lease_ms)
     end
     expires_at = expires_at + renewal.extend_ms
-    call('ZADD', key('expiry'), expires_at, renewal.token)
+    step.comes('expiry', expires_at, renewal.token)
     local row = held.job and rows.get(held.job)
     answers[i] = { expires_at = expires_at, cancel_wanted = row and row.cancel_wanted }
   else

@@ -21,7 +21,7 @@ from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
-from qo.store.redis.reading import Reading, event_of, leases_of
+from qo.store.redis.reading import NEWEST_EVENT, NEWEST_SIGNAL, Reading, event_of, leases_of
 from qo.store.redis.rows import Reply, stored_token
 from qo.store.redis.waking import Waking
 from qo.store.values import (
@@ -83,7 +83,7 @@ class RedisStore(Reading):
         return store
 
     async def _check_schema(self) -> None:
-        written = await self._command("HGET", "counters", "schema")
+        written = await self._command("GET", "schema")
         if written is None:
             written = await self._begin_namespace()
         if (found := int(written)) > SCHEMA:
@@ -96,10 +96,10 @@ class RedisStore(Reading):
         # Its schema is written only where there is none: a server that is full refuses every write, and workers that
         # start then are what empties it.
         try:
-            await self._command("HSETNX", "counters", "schema", SCHEMA)
+            await self._command("SETNX", "schema", SCHEMA)
         except ServerRefused as refusal:
             raise StoreUnavailable(f"Redis at {self.client.address} takes no new namespace ({refusal}).") from None
-        schema: bytes = await self._command("HGET", "counters", "schema")
+        schema: bytes = await self._command("GET", "schema")
         return schema
 
     async def close(self) -> None:
@@ -348,9 +348,9 @@ class RedisStore(Reading):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         only_signals = kinds is not None and SIGNALS.issuperset(kinds)
-        channel, newest = ("signals", "newest_signal") if only_signals else ("events", "newest_event")
+        channel, newest = ("signals", NEWEST_SIGNAL) if only_signals else ("events", NEWEST_EVENT)
         async with self._waking.listen(f"{self.client.prefix}{channel}") as listening:
-            while int(await self._command("HGET", "counters", newest) or 0) <= after:
+            while await self._counter(newest) <= after:
                 left = deadline - loop.time()
                 if left <= 0:
                     return False

@@ -7,14 +7,9 @@
 -- flags allow-oom
 -- include lib/wake.lua
 
-local function soonest(name)
-  local first = call('ZRANGE', key(name), 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2]) or math.huge
-end
-
 local function next_due()
-  local expiry = math.max(soonest('expiry'), step.counter('no_expiry_before'))
-  return math.min(soonest('due'), soonest('closed'), expiry)
+  local expiry = math.max(step.soonest('expiry'), step.counter('no_expiry_before'))
+  return math.min(step.soonest('due'), step.soonest('closed'), expiry)
 end
 
 local function is_claimable()
@@ -46,4 +41,4 @@ end
 if arguments.idle_ms > 0 then
   put_down()
 end
-return answer.send({ leases = NONE, claimable = false, due_in_ms = due_at < math.huge and due_at - step.now or nil })
+return answer.send({ leases = NONE, claimable = false, due_in_ms = due_at < NEVER and due_at - step.now or nil })

@@ -63,14 +63,15 @@ class Listening:
         """The next of those that came since entering, and waits for one; empty where some may have been missed, None
         when the time is up."""
         if not self._came:
-            self._waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._waiter = loop.create_future()
+            # Not `asyncio.timeout`: who is woken would wait for what that does afterwards.
+            time_is_up = loop.call_later(timeout_seconds, self._wake)
             try:
-                async with asyncio.timeout(timeout_seconds):
-                    await self._waiter
-            except TimeoutError:
-                pass
+                await self._waiter
             finally:
                 self._waiter = None
+                time_is_up.cancel()
         return self._came.popleft() if self._came else None
 
     def tell(self, message: bytes) -> None:
@@ -78,6 +79,9 @@ class Listening:
             self._came.clear()
             message = b""
         self._came.append(message)
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -6,16 +6,12 @@ local catch_up = {}
 
 -- --- the clock ------------------------------------------------------------------------------------------------
 
-local function shift(name, gap)
-  local found = call('ZRANGE', written(name), 0, -1, 'WITHSCORES')
-  for i = 1, #found, 2 do
-    later('ZADD', name, tonumber(found[i + 1]) + gap, found[i])
-  end
-end
-
 local function shift_deadlines(gap)
-  shift(key('expiry'), gap)
-  local holders = call('HKEYS', key('tickets'))
+  local leases = call('ZRANGE', written(key('expiry')), 0, -1, 'WITHSCORES')
+  for i = 1, #leases, 2 do
+    step.comes('expiry', tonumber(leases[i + 1]) + gap, leases[i])
+  end
+  local holders = call('HKEYS', written(key('tickets')))
   for _, holder in ipairs(holders) do
     local ticket = tickets.get(holder)
     ticket.expires_at = ticket.expires_at + gap
@@ -47,17 +43,8 @@ end
 
 -- --- what is due ----------------------------------------------------------------------------------------------
 
-local function due(name)
-  -- One portion of what has come due in this index, and whether that was all.
-  local portion = step.bounds.portion
-  local found = call('ZRANGEBYSCORE', written(name), '-inf', step.now, 'LIMIT', 0, portion + 1)
-  local all = #found <= portion
-  found[portion + 1] = nil
-  return found, all
-end
-
 function catch_up.join_due()
-  local found, all = due(key('due'))
+  local found, all = step.due('due')
   local ids = {}
   for i, member in ipairs(found) do
     ids[i] = line.id_of_due(member)
@@ -70,7 +57,7 @@ function catch_up.join_due()
 end
 
 local function open_closed_groups()
-  local found, all = due(key('closed'))
+  local found, all = step.due('closed')
   for _, name in ipairs(found) do
     local group = groups.get(name)
     group.closed_until = nil
@@ -83,7 +70,7 @@ local function drop_tickets()
   if not tickets.are_there() then
     return true
   end
-  local found, all = due(key('ticket_expiry'))
+  local found, all = step.due('ticket_expiry')
   for _, member in ipairs(found) do
     tickets.drop(tickets.get(tickets.holder_of(member)))
   end
@@ -94,7 +81,7 @@ local function end_leases()
   if step.now < step.counter('no_expiry_before') then
     return {}, true
   end
-  local tokens, all = due(key('expiry'))
+  local tokens, all = step.due('expiry')
   return lease.lose(tokens, 'expired'), all
 end
 

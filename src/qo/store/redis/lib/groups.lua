@@ -24,12 +24,15 @@ function groups.kind(name)
 end
 
 local function remember(name, text)
-  local group = text and cmsgpack.unpack(text) or {}
-  group.name, group.stored = name, text and true or false
-  group.last_job = group.last_job or 0
-  group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
-  group.spoken_for = 0
-  group.had_room = groups.has_room(group)
+  local group
+  if text then
+    group = cmsgpack.unpack(text)
+    group.name, group.stored, group.spoken_for, group.last_job = name, true, 0, group.last_job or 0
+    group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
+    group.had_room = groups.has_room(group)
+  else
+    group = { name = name, stored = false, spoken_for = 0, last_job = 0, active = 0, had_room = true }
+  end
   read[name] = group
   order[#order + 1] = name
   return group
@@ -49,7 +52,9 @@ function groups.load(names)
   end
   if #missing > 0 then
     for i, text in ipairs(call('HMGET', key('groups'), unpack(missing))) do
-      remember(missing[i], text)
+      if not read[missing[i]] then
+        remember(missing[i], text)
+      end
     end
   end
 end
@@ -86,6 +91,14 @@ end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
 
+-- Of the numbers below the highest held, those that are not held are kept as free. So where none is free, the highest
+-- is one less than the numbers held are.
+
+local function held_count(group)
+  -- Kept in memory only of a group with a limit.
+  return group.limit and group.active or call('ZCARD', written(key('held:', group.name)))
+end
+
 local function lowest(numbers)
   local at = 1
   for i = 2, #numbers do
@@ -99,7 +112,9 @@ end
 local function next_number(group)
   -- The lowest of the returned ones, else the one above the highest held.
   local returned = group.returned
-  if not group.none_free then
+  if group.limit and group.active == 0 and not returned then
+    group.none_free = true
+  elseif not group.none_free then
     local first = call('ZRANGE', written(key('free:', group.name)), 0, 0)[1]
     if first then
       local number = tonumber(first)
@@ -114,20 +129,18 @@ local function next_number(group)
   if returned and #returned > 0 then
     return table.remove(returned, lowest(returned))
   end
-  if not group.highest then
-    local last = call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')
-    group.highest = last[2] and tonumber(last[2]) or -1
-  end
-  group.highest = group.highest + 1
+  group.highest = (group.highest or held_count(group) - 1) + 1
   return group.highest
 end
 
 function groups.take(name, token)
   local group = groups.get(name)
   local number = next_number(group)
+  if not group.limit or group.active == 0 then
+    later('SADD', key('holding'), name)
+  end
   group.active = group.active + 1
   later('ZADD', key('held:', name), number, token)
-  later('SADD', key('holding'), name)
   return number
 end
 
@@ -139,16 +152,25 @@ function groups.free(name, token, number)
   later('ZREM', key('held:', name), token)
 end
 
+local function has_gaps(numbers)
+  -- Whether any number below the highest of these is not among them.
+  local highest = -1
+  for _, number in ipairs(numbers) do
+    highest = math.max(highest, number)
+  end
+  return #numbers <= highest
+end
+
 local function keep_free_numbers(group)
-  -- A free number is kept only while a higher one is held.
-  local free = key('free:', group.name)
-  local last = call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')
-  if not last[2] then
-    call('DEL', written(free))
+  local free, returned = key('free:', group.name), group.returned
+  if held_count(group) == 0 then
+    if has_gaps(returned) then
+      call('DEL', written(free))
+    end
     later('SREM', key('holding'), group.name)
   else
-    local highest = tonumber(last[2])
-    for _, number in ipairs(group.returned) do
+    local highest = tonumber(call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')[2])
+    for _, number in ipairs(returned) do
       if number < highest then
         later('ZADD', free, number, number)
       end
@@ -172,7 +194,7 @@ function groups.store(group)
     later('HDEL', key('groups'), group.name)
   end
   if group.closed_until then
-    later('ZADD', key('closed'), group.closed_until, group.name)
+    step.comes('closed', group.closed_until, group.name)
   else
     later('ZREM', key('closed'), group.name)
   end

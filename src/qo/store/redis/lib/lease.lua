@@ -96,7 +96,7 @@ local function store(token, taken, expires_at)
   leases[token] = taken
   changed_leases[token] = true
   ends[token] = expires_at
-  later('ZADD', key('expiry'), expires_at, token)
+  step.comes('expiry', expires_at, token)
 end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
@@ -218,6 +218,13 @@ end
 function lease.finish(tokens)
   -- Free the slots and forget the leases; what becomes of the jobs is the caller's to say.
   lease.load(tokens)
+  local names = {}
+  for _, token in ipairs(tokens) do
+    for name in pairs(leases[token].slots or NONE) do
+      names[#names + 1] = name
+    end
+  end
+  groups.load(names)
   for _, token in ipairs(tokens) do
     local taken = leases[token]
     for name, number in pairs(taken.slots or NONE) do

@@ -23,8 +23,8 @@ local function apply(wanted, by)
   group.limit, group.source = wanted.slots, wanted.source
   group.last_job = math.max(group.last_job, step.counter('last_job'))
   if had_none then
-    lease.adopt(group.name)
     group.active = call('ZCARD', written(key('held:', group.name)))
+    lease.adopt(group.name)
   end
   groups.store(group)
   local detail = { limit = group.limit, source = group.source }

@@ -49,17 +49,18 @@ local function count(order_key, change)
   end
 end
 
-local function position_of_newest(row)
-  -- Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
-  local own = line.priority_of(row.key)
+local function position_of_newest(order_key, boost)
+  -- Of one that is about to enter. Nothing was drawn later, so only those that the boost passed stand behind it in its
+  -- priority.
+  local own = line.priority_of(order_key)
   if not up_to[own] then
     up_to[own] = call('ZCOUNT', written(key('line')), '-inf', below(line.order_key(own + 1, 0)))
   end
-  if not row.boost then
-    return up_to[own]
+  if not boost then
+    return up_to[own] + 1
   end
-  local behind = call('ZCOUNT', written(key('line')), below(row.key), below(line.order_key(own + 1, 0)))
-  return up_to[own] - behind
+  local behind = call('ZCOUNT', written(key('line')), below(order_key), below(line.order_key(own + 1, 0)))
+  return up_to[own] + 1 - behind
 end
 
 -- --- where a job stands ---------------------------------------------------------------------------------------
@@ -116,11 +117,19 @@ function line.park(row, group)
   rows.save(row)
 end
 
+local function take_out(index, row)
+  if rows.is_new(row) then
+    take_back(key(index), row.number)
+  else
+    later('ZREM', key(index), row.number)
+  end
+end
+
 function line.leave(row)
   -- Out of the line, keeping the key, so that the job can come back to it.
   count(row.key, -1)
-  later('ZREM', key('line'), row.number)
-  later('ZREM', key('aged'), row.number)
+  take_out('line', row)
+  take_out('aged', row)
   step_aside(row)
   row.parked, row.aged_at = nil, nil
   rows.save(row)
@@ -156,7 +165,7 @@ end
 function line.set_due(row, at)
   row.due_at = at
   if at then
-    later('ZADD', key('due'), at, joining_order(row))
+    step.comes('due', at, joining_order(row))
   else
     later('ZREM', key('due'), joining_order(row))
   end
@@ -191,8 +200,9 @@ function line.join(row)
     line.set_deferred(row, false)
   end
   row.joined_at = step.now
-  line.enter(row, line.order_key(row.priority, drawn_place(row.boost or 0)))
-  row.position_original = position_of_newest(row)
+  local order_key = line.order_key(row.priority, drawn_place(row.boost or 0))
+  row.position_original = position_of_newest(order_key, row.boost)
+  line.enter(row, order_key)
   step.event_with('queued', row.id, '{"position":' .. digits(row.position_original) .. '}')
 end
 

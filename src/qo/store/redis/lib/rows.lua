@@ -95,6 +95,11 @@ function rows.insert(row, payload)
   later('HSET', key('ids'), row.id, row.number)
 end
 
+function rows.is_new(row)
+  -- Whether it came to be in this step.
+  return payloads[row.number] ~= nil
+end
+
 function rows.contents(numbers)
   -- Payloads and checkpoints of these jobs, by one look each; false where there is none.
   if #numbers == 0 then

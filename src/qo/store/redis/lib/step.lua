@@ -9,11 +9,12 @@
 --
 -- Nothing can be undone, so an operation refuses before its first write. What a part remembers of one step it makes
 -- anew in `at_the_beginning` of the next.
--- exports begin, call, step, key, digits, below, comes_before, written, later, write_pending
--- exports at_the_beginning, at_the_end, MINUTE_MS, DAY_MS, ARGUMENTS_AT_MOST
+-- exports begin, call, step, key, digits, below, comes_before, written, later, take_back, write_pending
+-- exports call_in_parts, at_the_beginning, at_the_end, MINUTE_MS, DAY_MS, NEVER, ARGUMENTS_AT_MOST
 
 local KEEP_REPLY_MS = 60000 -- several times as long as anybody sends a call again
 local MINUTE_MS, DAY_MS = 60000, 86400000
+local NEVER = 2 ^ 53
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
@@ -22,6 +23,7 @@ local SIGNALS = { cancel_wanted = true, lease_lost = true, granted = true } -- a
 local step = {}
 local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
 local prefix, argv, redis_call
+local keys_without_parts -- by name, of the namespace of the last step
 
 local function call(...)
   -- The server's own is only there while a function runs.
@@ -45,7 +47,12 @@ local function key(name, of, within)
   elseif of then
     return prefix .. name .. of
   end
-  return prefix .. name
+  local known = keys_without_parts[name]
+  if not known then
+    known = prefix .. name
+    keys_without_parts[name] = known
+  end
+  return known
 end
 
 local function comes_before(a, b)
@@ -61,37 +68,96 @@ end
 
 -- --- writing in batches ---------------------------------------------------------------------------------------
 
-local pending -- by key: one command and its arguments so far
+local pending -- by key: a command and its arguments; where there were several, what becomes of each member
+local PUT = { ZADD = 'ZADD', ZREM = 'ZADD', HSET = 'HSET', HDEL = 'HSET', SADD = 'SADD', SREM = 'SADD' }
+local DROP = { ZADD = 'ZREM', HSET = 'HDEL', SADD = 'SREM' }
+
+local function call_in_parts(command, name, list)
+  for first = 1, #list, ARGUMENTS_AT_MOST do
+    call(command, name, unpack(list, first, math.min(first + ARGUMENTS_AT_MOST - 1, #list)))
+  end
+end
+
+local function write_several(put, name, members)
+  local puts, drops = {}, {}
+  for member, becomes in pairs(members) do
+    if becomes == false then
+      drops[#drops + 1] = member
+    elseif put == 'ZADD' then
+      puts[#puts + 1] = becomes
+      puts[#puts + 1] = member
+    elseif put == 'HSET' then
+      puts[#puts + 1] = member
+      puts[#puts + 1] = becomes
+    else
+      puts[#puts + 1] = member
+    end
+  end
+  call_in_parts(put, name, puts)
+  call_in_parts(DROP[put], name, drops)
+end
+
+local function write(name, waiting)
+  local command, a, b = unpack(waiting)
+  if waiting.members then
+    write_several(PUT[command], name, waiting.members)
+  elseif b ~= nil then
+    call(command, name, a, b)
+  else
+    call(command, name, a)
+  end
+end
 
 local function written(name)
   -- The key, safe to be read: what waits to be written there is written first.
   local waiting = pending[name]
   if waiting then
     pending[name] = nil
-    call(waiting.command, name, unpack(waiting))
+    write(name, waiting)
   end
   return name
 end
 
+local function note(members, command, a, b)
+  if command == 'ZADD' then
+    members[b] = a
+  elseif command == 'HSET' then
+    members[a] = b
+  else
+    members[a] = command == 'SADD'
+  end
+end
+
 local function later(command, name, a, b)
+  -- As the server's command of that name. Of several on one member of a key, only the last is carried out.
   local waiting = pending[name]
-  if waiting and (waiting.command ~= command or #waiting >= ARGUMENTS_AT_MOST) then
-    written(name)
-    waiting = nil
-  end
   if not waiting then
-    waiting = { command = command }
-    pending[name] = waiting
+    pending[name] = { command, a, b }
+    return
   end
-  waiting[#waiting + 1] = a
-  if b ~= nil then
-    waiting[#waiting + 1] = b
+  if not waiting.members then
+    waiting.members = {}
+    note(waiting.members, unpack(waiting))
+  end
+  note(waiting.members, command, a, b)
+end
+
+local function take_back(name, member)
+  -- Out of a sorted set, where nobody but this step has put it.
+  local waiting = pending[name]
+  local members = waiting and waiting.members
+  if members and members[member] then
+    members[member] = nil
+  elseif waiting and not members and waiting[1] == 'ZADD' and waiting[3] == member then
+    pending[name] = nil
+  else
+    later('ZREM', name, member)
   end
 end
 
 local function write_pending()
   for name, waiting in pairs(pending) do
-    call(waiting.command, name, unpack(waiting))
+    write(name, waiting)
   end
   pending = {}
 end
@@ -99,27 +165,40 @@ end
 -- --- counters -------------------------------------------------------------------------------------------------
 
 local FIRST_SEQUENCE = 64
+-- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
-  next_sequence = FIRST_SEQUENCE, last_token = 0, last_job = 0, oldest_job = 1, no_expiry_before = 0,
-  newest_event = 0, newest_signal = 0, oldest_event = 1, last_audit = 0, forget_from = 0, noted_at = false,
+  { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
+  { 'last_token', 0 }, { 'last_job', 0 }, { 'oldest_job', 1 }, { 'last_audit', 0 }, { 'forget_from', 0 },
+  { 'noted_at', false }, { 'no_expiry_before', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
+  { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER }, { 'soonest_ticket_expiry', NEVER },
 }
-local counters, changed_counters
+local place_of = {}
+for place = 1, #COUNTERS do
+  place_of[COUNTERS[place][1]] = place
+end
+local counters, counters_changed
+
+local function read_counters()
+  local stored = call('GET', key('counters'))
+  counters = stored and cmsgpack.unpack(stored) or {}
+  for place = #counters + 1, #COUNTERS do
+    counters[place] = COUNTERS[place][2]
+  end
+end
 
 function step.counter(name)
   if not counters then
-    counters, changed_counters = {}, {}
-    local stored = call('HGETALL', key('counters'))
-    for i = 1, #stored, 2 do
-      counters[stored[i]] = tonumber(stored[i + 1])
-    end
+    read_counters()
   end
-  return counters[name] or COUNTERS[name]
+  return counters[place_of[name]]
 end
 
 function step.set_counter(name, value)
-  step.counter(name)
-  counters[name] = value
-  changed_counters[name] = true
+  if not counters then
+    read_counters()
+  end
+  counters[place_of[name]] = value
+  counters_changed = true
 end
 
 local function draw(name)
@@ -150,6 +229,40 @@ function step.draw_job_number()
   return string.format('%012.0f', number)
 end
 
+-- --- what comes due -------------------------------------------------------------------------------------------
+
+-- Indexes by time. A counter of each says that nothing in it is due before then, which spares most steps the look.
+local SOONEST = {
+  due = 'soonest_due', closed = 'soonest_closed', expiry = 'soonest_expiry', ticket_expiry = 'soonest_ticket_expiry',
+}
+
+function step.comes(index, at, member)
+  later('ZADD', key(index), at, member)
+  if at < step.soonest(index) then
+    step.set_counter(SOONEST[index], at)
+  end
+end
+
+function step.soonest(index)
+  return step.counter(SOONEST[index])
+end
+
+function step.due(index)
+  -- One portion of what has come due in this index, and whether that was all.
+  if step.now < step.soonest(index) then
+    return {}, true
+  end
+  local portion = step.bounds.portion
+  local found = call('ZRANGEBYSCORE', written(key(index)), '-inf', step.now, 'LIMIT', 0, portion + 1)
+  if #found == 0 then
+    local first = call('ZRANGE', key(index), 0, 0, 'WITHSCORES')
+    step.set_counter(SOONEST[index], tonumber(first[2]) or NEVER)
+  end
+  local all = #found <= portion
+  found[portion + 1] = nil
+  return found, all
+end
+
 -- --- what is told ---------------------------------------------------------------------------------------------
 
 local events, kinds, figures
@@ -169,7 +282,7 @@ function step.audit(by, action, subject, detail)
   local id = step.counter('last_audit') + 1
   step.set_counter('last_audit', id)
   later('HSET', key('audit'), id, cmsgpack.pack({ step.now, by or false, action, subject, cjson.encode(detail) }))
-  later('RPUSH', key('audit:', subject), id)
+  call('RPUSH', key('audit:', subject), id)
 end
 
 function step.figure(name, total_ms)
@@ -234,16 +347,8 @@ local function write_figures()
 end
 
 local function write_counters()
-  if not changed_counters then
-    return
-  end
-  local changes = {}
-  for name in pairs(changed_counters) do
-    changes[#changes + 1] = name
-    changes[#changes + 1] = digits(counters[name])
-  end
-  if #changes > 0 then
-    call('HSET', key('counters'), unpack(changes))
+  if counters_changed then
+    call('SET', key('counters'), cmsgpack.pack(counters))
   end
 end
 
@@ -284,7 +389,13 @@ local function now_ms()
 end
 
 local function begin(keys, arguments, operation)
-  prefix, argv, redis_call = keys[1], arguments, redis.call
+  if not ipairs then
+    know_lua()
+  end
+  if keys[1] ~= prefix then
+    prefix, keys_without_parts = keys[1], {}
+  end
+  argv, redis_call = arguments, redis.call
   if argv[2] ~= '' then
     -- Its reply was lost on the way: it has happened, and is answered as it was then.
     local known = call('GET', prefix .. 'reply:' .. argv[2])
@@ -292,7 +403,7 @@ local function begin(keys, arguments, operation)
       return cmsgpack.unpack(known)
     end
   end
-  pending, counters, changed_counters, events, kinds, figures = {}, nil, nil, {}, {}, {}
+  pending, counters, counters_changed, events, kinds, figures = {}, nil, false, {}, {}, {}
   for _, forget in ipairs(at_the_beginning) do
     forget()
   end

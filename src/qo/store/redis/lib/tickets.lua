@@ -3,18 +3,15 @@
 -- exports tickets
 
 local tickets = {}
-local known_tickets, are_there
+local known_tickets
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  known_tickets, are_there = {}, nil
+  known_tickets = {}
 end
 
 function tickets.are_there()
   -- Whether anybody waits for slots, which spares most steps every other look at callers.
-  if are_there == nil then
-    are_there = call('EXISTS', key('tickets')) == 1
-  end
-  return are_there
+  return step.counter('waiting_callers') > 0
 end
 
 function tickets.get(holder)
@@ -34,10 +31,9 @@ function tickets.holder_of(member)
 end
 
 function tickets.save(ticket)
-  are_there = true
   known_tickets[ticket.holder] = ticket
-  call('HSET', key('tickets'), ticket.holder, cmsgpack.pack(ticket))
-  call('ZADD', key('ticket_expiry'), ticket.expires_at, expiry_member(ticket))
+  later('HSET', key('tickets'), ticket.holder, cmsgpack.pack(ticket))
+  step.comes('ticket_expiry', ticket.expires_at, expiry_member(ticket))
 end
 
 function tickets.enter(ticket)
@@ -47,6 +43,7 @@ function tickets.enter(ticket)
   else
     later('ZADD', key('ready:', CALLERS), ticket.key, ticket.holder)
   end
+  step.set_counter('waiting_callers', step.counter('waiting_callers') + 1)
   tickets.save(ticket)
 end
 
@@ -68,6 +65,7 @@ end
 function tickets.drop(ticket)
   step_aside(ticket)
   known_tickets[ticket.holder] = false
-  call('HDEL', key('tickets'), ticket.holder)
-  call('ZREM', key('ticket_expiry'), expiry_member(ticket))
+  step.set_counter('waiting_callers', step.counter('waiting_callers') - 1)
+  later('HDEL', key('tickets'), ticket.holder)
+  later('ZREM', key('ticket_expiry'), expiry_member(ticket))
 end
