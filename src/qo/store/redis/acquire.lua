@@ -63,8 +63,8 @@ for _, wanted in ipairs(arguments.tickets) do
   groups.load(wanted.groups)
   if not lease.of_caller(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
     stand_in_line(wanted)
+    hand_over(asking)
   end
-  hand_over(asking)
   local ticket = wanted.wait_ms == 0 and tickets.get(wanted.holder)
   if ticket then
     tickets.drop(ticket)

@@ -15,6 +15,7 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 local TIER, TASK, SUBMIT = 3, 4, 5
+local FREE_AT_ONCE = 16
 
 local KINDS = { user = true, project = true, tier = true, priority = true, parent = true, provider = true }
 
@@ -109,25 +110,30 @@ local function lowest(numbers)
   return at
 end
 
-local function next_number(group)
-  -- The lowest of the returned ones, else the one above the highest held.
-  local returned = group.returned
-  if group.limit and group.active == 0 and not returned then
-    group.none_free = true
-  elseif not group.none_free then
-    local first = call('ZRANGE', written(key('free:', group.name)), 0, 0)[1]
-    if first then
-      local number = tonumber(first)
-      if not (returned and #returned > 0 and returned[lowest(returned)] < number) then
-        call('ZREM', key('free:', group.name), first)
-        return number
-      end
-    else
-      group.none_free = true
-    end
+local function lowest_free(group)
+  -- Some are read at a time; those taken are removed at the end.
+  if group.limit and group.active == 0 and not group.returned then
+    return nil
   end
-  if returned and #returned > 0 then
-    return table.remove(returned, lowest(returned))
+  local free = group.free
+  if not free or (free.at > #free and #free == FREE_AT_ONCE) then
+    free = call('ZRANGE', written(key('free:', group.name)), 0, FREE_AT_ONCE - 1)
+    free.at = 1
+    group.free = free
+  end
+  return tonumber(free[free.at])
+end
+
+local function next_number(group)
+  -- The lowest of those free or returned, else the one above the highest held.
+  local free, returned = lowest_free(group), group.returned
+  local at = returned and #returned > 0 and lowest(returned)
+  if at and (not free or returned[at] < free) then
+    return table.remove(returned, at)
+  elseif free then
+    later('ZREM', key('free:', group.name), group.free[group.free.at])
+    group.free.at = group.free.at + 1
+    return free
   end
   group.highest = (group.highest or held_count(group) - 1) + 1
   return group.highest
@@ -177,7 +183,7 @@ local function keep_free_numbers(group)
     end
     call('ZREMRANGEBYSCORE', written(free), below(highest), '+inf')
   end
-  group.returned, group.none_free, group.highest = nil, nil, nil
+  group.returned, group.free, group.highest = nil, nil, nil
 end
 
 -- --- limits and pauses ----------------------------------------------------------------------------------------

@@ -31,9 +31,10 @@ end
 local function grant(ticket, asked_now)
   tickets.drop(ticket)
   local lease_ms = asked_now and ticket.lease_ms or math.min(ticket.lease_ms, HANDED_OVER_LEASE_MS)
-  local token, slots = lease.grant(ticket, step.now + lease_ms)
+  local token = lease.grant(ticket, step.now + lease_ms)
   if not asked_now then
-    local detail = { token = step.plain(token), slots = slots or NONE, expires_at = step.now + lease_ms }
+    local slots = lease.slots(lease.get(token)) or NONE
+    local detail = { token = step.plain(token), slots = slots, expires_at = step.now + lease_ms }
     step.event('granted', ticket.holder, detail)
   end
 end

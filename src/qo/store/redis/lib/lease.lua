@@ -206,7 +206,7 @@ function lease.grant(ticket, expires_at)
   store(token, taken, expires_at)
   callers[ticket.holder] = token
   later('HSET', key('callers'), ticket.holder, token)
-  return token, lease.slots(taken)
+  return token
 end
 
 -- --- ending ---------------------------------------------------------------------------------------------------

@@ -68,7 +68,8 @@ end
 
 -- --- writing in batches ---------------------------------------------------------------------------------------
 
-local pending -- by key: a command and its arguments; where there were several, what becomes of each member
+local pending -- by key: the arguments of one command, or what becomes of each member where there were several
+local commands -- by key: that command, while there is one
 local PUT = { ZADD = 'ZADD', ZREM = 'ZADD', HSET = 'HSET', HDEL = 'HSET', SADD = 'SADD', SREM = 'SADD' }
 local DROP = { ZADD = 'ZREM', HSET = 'HDEL', SADD = 'SREM' }
 
@@ -78,34 +79,33 @@ local function call_in_parts(command, name, list)
   end
 end
 
-local function write_several(put, name, members)
-  local puts, drops = {}, {}
-  for member, becomes in pairs(members) do
+local function add_to(list, command, member, becomes)
+  if command == 'ZADD' then
+    list[#list + 1] = becomes
+    list[#list + 1] = member
+  elseif command == 'HSET' then
+    list[#list + 1] = member
+    list[#list + 1] = becomes
+  else
+    list[#list + 1] = member
+  end
+end
+
+local function write(name, waiting)
+  if commands[name] then
+    call_in_parts(commands[name], name, waiting)
+    return
+  end
+  local put, puts, drops = waiting.put, {}, {}
+  for member, becomes in pairs(waiting.members) do
     if becomes == false then
       drops[#drops + 1] = member
-    elseif put == 'ZADD' then
-      puts[#puts + 1] = becomes
-      puts[#puts + 1] = member
-    elseif put == 'HSET' then
-      puts[#puts + 1] = member
-      puts[#puts + 1] = becomes
     else
-      puts[#puts + 1] = member
+      add_to(puts, put, member, becomes)
     end
   end
   call_in_parts(put, name, puts)
   call_in_parts(DROP[put], name, drops)
-end
-
-local function write(name, waiting)
-  local command, a, b = unpack(waiting)
-  if waiting.members then
-    write_several(PUT[command], name, waiting.members)
-  elseif b ~= nil then
-    call(command, name, a, b)
-  else
-    call(command, name, a)
-  end
 end
 
 local function written(name)
@@ -128,28 +128,38 @@ local function note(members, command, a, b)
   end
 end
 
+local function by_member(command, list)
+  local members, each = {}, (command == 'ZADD' or command == 'HSET') and 2 or 1
+  for i = 1, #list, each do
+    note(members, command, list[i], list[i + each - 1])
+  end
+  return { put = PUT[command], members = members }
+end
+
 local function later(command, name, a, b)
   -- As the server's command of that name. Of several on one member of a key, only the last is carried out.
-  local waiting = pending[name]
+  local waiting, before = pending[name], commands[name]
   if not waiting then
-    pending[name] = { command, a, b }
-    return
+    pending[name], commands[name] = { a, b }, command
+  elseif before == command then
+    waiting[#waiting + 1] = a
+    waiting[#waiting + 1] = b
+  else
+    if before then
+      waiting = by_member(before, waiting)
+      pending[name], commands[name] = waiting, nil
+    end
+    note(waiting.members, command, a, b)
   end
-  if not waiting.members then
-    waiting.members = {}
-    note(waiting.members, unpack(waiting))
-  end
-  note(waiting.members, command, a, b)
 end
 
 local function take_back(name, member)
   -- Out of a sorted set, where nobody but this step has put it.
   local waiting = pending[name]
-  local members = waiting and waiting.members
-  if members and members[member] then
-    members[member] = nil
-  elseif waiting and not members and waiting[1] == 'ZADD' and waiting[3] == member then
-    pending[name] = nil
+  if waiting and waiting.members and waiting.members[member] then
+    waiting.members[member] = nil
+  elseif waiting and commands[name] == 'ZADD' and waiting[#waiting] == member then
+    waiting[#waiting], waiting[#waiting - 1] = nil, nil
   else
     later('ZREM', name, member)
   end
@@ -403,7 +413,7 @@ local function begin(keys, arguments, operation)
       return cmsgpack.unpack(known)
     end
   end
-  pending, counters, counters_changed, events, kinds, figures = {}, nil, false, {}, {}, {}
+  pending, commands, counters, counters_changed, events, kinds, figures = {}, {}, nil, false, {}, {}, {}
   for _, forget in ipairs(at_the_beginning) do
     forget()
   end
