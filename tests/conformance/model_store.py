@@ -10,7 +10,7 @@ from typing import Any
 
 from model import Model
 
-from qo.event import Feed
+from qo.event import SIGNALS, Feed
 from qo.store import check
 from qo.store.base import Store
 from qo.store.values import Bounds, Claimed, Offer
@@ -47,7 +47,7 @@ class ModelStore:
         return call
 
     async def wait_for_events(
-        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
+        self, after: int, *, timeout_seconds: float, kinds: Collection[str] | None = None
     ) -> bool:
         deadline = time.monotonic() + timeout_seconds
         while not self.model.events(after, kinds=kinds, limit=1).events:
@@ -58,12 +58,12 @@ class ModelStore:
                 return False
         return True
 
-    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+    async def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
         while True:
-            feed = self.model.events(after, kinds=kinds)
+            feed = self.model.events(after, kinds=SIGNALS)
             yield feed
             after = feed.cursor
-            await self.wait_for_events(after, kinds=kinds, timeout_seconds=LOOK_AGAIN_SECONDS)
+            await self.wait_for_events(after, kinds=SIGNALS, timeout_seconds=LOOK_AGAIN_SECONDS)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

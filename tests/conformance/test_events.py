@@ -26,7 +26,7 @@ from harness import (
 )
 
 from qo.errors import QoError
-from qo.event import CANCEL_WANTED, GRANTED, LEASE_LOST, SIGNALS, Event
+from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
 from qo.job import Progress, moment
 from qo.store.base import Store
 from qo.store.values import Claimed, Offer
@@ -242,27 +242,25 @@ async def test_whoever_waits_in_vain_is_told_when_the_time_is_up(store: Store) -
 
 
 @pytest.mark.parametrize("kind", sorted(SIGNALS))
-async def test_whoever_waits_for_signals_is_woken_by_them_and_by_nothing_else(store: Store, kind: str) -> None:
+async def test_a_worker_hears_signals_about_what_it_holds_or_waits_for_and_no_other_events(
+    store: Store, kind: str
+) -> None:
     await submit(store, "before")
     cursor = await store.newest_event()
-    await submit(store, "other")
-    assert not await store.wait_for_events(cursor, kinds=[kind], timeout_seconds=0.02)
+    async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(AT_MOST_SECONDS):
+        assert (await anext(feeds)).events == ()
+        await submit(store, "other")
+        await cause(store, kind)
+        heard = (await anext(feeds)).events
 
-    waiting = asyncio.ensure_future(store.wait_for_events(cursor, kinds=[kind], timeout_seconds=AT_MOST_SECONDS))
-    await cause(store, kind)
-
-    assert await waiting
-    assert [event.kind for event in (await store.events(cursor, kinds=[kind])).events] == [kind]
+    assert [event.kind for event in heard] == [kind]
 
 
 async def test_signals_are_told_from_the_cursor_on_each_once_and_in_order(store: Store) -> None:
     await submit(store, "before")
     cursor = await store.newest_event()
     await cause(store, GRANTED)
-    async with (
-        aclosing(store.signals(cursor, kinds=[GRANTED, CANCEL_WANTED])) as feeds,
-        asyncio.timeout(AT_MOST_SECONDS),
-    ):
+    async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(AT_MOST_SECONDS):
         heard = [*(await anext(feeds)).events]
         await submit(store, "other")
         await cause(store, CANCEL_WANTED)
@@ -279,7 +277,7 @@ async def test_a_listener_whose_cursor_is_older_than_what_is_kept_is_told(store:
     await submit_all(store, "abcde")
     await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW)
 
-    async with aclosing(store.signals(0, kinds=[LEASE_LOST])) as feeds:
+    async with aclosing(store.signals("w1", 0)) as feeds:
         feed = await anext(feeds)
 
     assert (feed.reset, feed.cursor) == (True, await store.newest_event())
@@ -288,7 +286,7 @@ async def test_a_listener_whose_cursor_is_older_than_what_is_kept_is_told(store:
 async def cause(store: Store, kind: str) -> None:
     if kind == GRANTED:
         await limit(store, "gpu", 1)
-        held, _ = await store.acquire([ticket("holds", "gpu"), ticket("waits", "gpu")], now=NOW)
+        held, _ = await store.acquire([ticket("holds", "gpu"), ticket("waits", "gpu", worker="w1")], now=NOW)
         await store.release([("holds", held.token)], now=NOW)
         return
     await limit(store, "work", 1)

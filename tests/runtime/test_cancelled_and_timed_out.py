@@ -181,7 +181,7 @@ async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_is_h
 
         return call
 
-    for name in ("newest_event", "wait_for_events", "events"):
+    for name in ("newest_event", "events"):
         setattr(queue.store, name, held_up(name))
     job = await queue.submit("endless")
     async with running(worker):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ async def test_an_outage_that_outlasts_every_patience_is_told_once_by_each_who_s
     begun, release = asyncio.Event(), asyncio.Event()
     with Server("valkey", aof="always") as server:
         store = await RedisStore.open(server.url, patience_seconds=0.2)
-        failed = count_failures(store, "renew", "finish", "wait_for_events", "catch_up")
+        failed = count_failures(store, "renew", "finish", "signals", "catch_up")
         lease = {"concurrency": {"default_lease_duration_secs": 6}}
         async with Queue(store, load_settings(lease, environ={})) as queue:
             worker = qo.Worker(queue, "worker-1", concurrency=2)
@@ -147,15 +148,25 @@ def count_failures(store: Any, *names: str) -> Counter[str]:
     """How often each of these operations was not possible, from now on."""
     failures: Counter[str] = Counter()
 
+    @contextmanager
+    def counted(name: str) -> Iterator[None]:
+        try:
+            yield
+        except StoreUnavailable:
+            failures[name] += 1
+            raise
+
     def counting(name: str, operation: Any) -> Any:
         async def call(*args: Any, **options: Any) -> Any:
-            try:
+            with counted(name):
                 return await operation(*args, **options)
-            except StoreUnavailable:
-                failures[name] += 1
-                raise
 
-        return call
+        async def generate(*args: Any, **options: Any) -> Any:
+            with counted(name):
+                async for each in operation(*args, **options):
+                    yield each
+
+        return generate if inspect.isasyncgenfunction(operation) else call
 
     for name in names:
         setattr(store, name, counting(name, getattr(store, name)))
@@ -163,4 +174,4 @@ def count_failures(store: Any, *names: str) -> Counter[str]:
 
 
 async def have_failed_often(failed: Counter[str]) -> bool:
-    return min(failed[name] for name in ("renew", "finish", "wait_for_events", "catch_up")) >= 3
+    return min(failed[name] for name in ("renew", "finish", "signals", "catch_up")) >= 3

@@ -9,9 +9,10 @@ import asyncio
 import logging
 import threading
 import time
+from contextlib import aclosing
 
 from qo.errors import QoError
-from qo.event import CANCEL_WANTED, LEASE_LOST
+from qo.event import CANCEL_WANTED, Feed
 from qo.runtime.execution import Execution, Interruption
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.trouble import Trouble
@@ -21,11 +22,7 @@ from qo.store.values import Registration, Renewal
 log = logging.getLogger("qo.worker")
 
 BEATS_PER_LIFE = 3
-LOOK_AGAIN_SECONDS = 0.2
-"""a busy feed is looked at this often, which keeps the promise of a second at little cost"""
 TRY_AGAIN_SECONDS = 1.0
-WAIT_SECONDS = 10.0
-HEARD = (CANCEL_WANTED, LEASE_LOST)
 
 
 class Heartbeat:
@@ -130,9 +127,10 @@ class Heartbeat:
     async def _listen_on(self) -> None:
         while True:
             try:
-                await self._listen()
-                self._not_heard.over()
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                async with aclosing(self._store.signals(self._registration.name, self._cursor)) as feeds:
+                    async for feed in feeds:
+                        self._not_heard.over()
+                        await self._hear(feed)
             except QoError as error:
                 self._not_heard.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
@@ -141,10 +139,7 @@ class Heartbeat:
                 log.exception("cancellations could not be heard, trying again")
                 await asyncio.sleep(TRY_AGAIN_SECONDS)
 
-    async def _listen(self) -> None:
-        # Also when nothing was heard: the next look then need not go through all that others did meanwhile.
-        await self._store.wait_for_events(self._cursor, kinds=HEARD, timeout_seconds=WAIT_SECONDS)
-        feed = await self._store.events(self._cursor, kinds=HEARD)
+    async def _hear(self, feed: Feed) -> None:
         if feed.reset:
             await self.beat()  # what was told meanwhile is gone; asking each lease tells it too
         with self._lock:
@@ -153,7 +148,7 @@ class Heartbeat:
             execution = held.get(event.subject)
             if execution is not None:
                 self._heed(execution, event.kind, event.detail.get("token"))
-        self._cursor = feed.cursor
+        self._cursor = feed.cursor  # only now: what was not heeded is heard again
 
     def _heed(self, execution: Execution, kind: str, token: str | None) -> None:
         if kind == CANCEL_WANTED:

@@ -39,7 +39,6 @@ log = logging.getLogger("qo.limiter")
 BEATS_PER_LIFE = 3
 LOOK_AGAIN_SECONDS = 0.05
 TRY_AGAIN_SECONDS = 1.0
-HEARD = (GRANTED, LEASE_LOST)
 
 Blocked = Callable[[Request, str], None]
 """told who has to wait, and for which group"""
@@ -81,6 +80,7 @@ class Keeper:
             lease_ms=self._lease_ms,
             wait_ms=self._wait_ms if waits else 0,
             priority=priority,
+            worker=self._name,
         )
         request = self._in_line[ticket.holder] = Request(ticket, waiter)
         return request
@@ -345,7 +345,7 @@ class Keeper:
                 cursor = await self._store.newest_event()
                 # Whoever was handed a slot before this thread listened finds it by asking once more.
                 self._ask_for_all()
-                async with aclosing(self._store.signals(cursor, kinds=HEARD)) as feeds:
+                async with aclosing(self._store.signals(self._name, cursor)) as feeds:
                     async for feed in feeds:
                         trouble.over()
                         self._heed(feed)
@@ -366,11 +366,12 @@ class Keeper:
         if feed.reset:
             self._ask_for_all()  # what was told meanwhile is gone
         for event in feed.events:
-            token = event.detail["token"]
+            request = self._in_line.get(event.subject)
             if event.kind == LEASE_LOST:
-                self._lose(event.subject, token)
-            elif (request := self._in_line.get(event.subject)) is not None:
-                self._let_in(request, Grant(holder=event.subject, token=token, slots=event.detail["slots"]))
+                self._lose(event.subject, event.detail["token"])
+            elif event.kind == GRANTED and request is not None:
+                slots = event.detail["slots"]
+                self._let_in(request, Grant(holder=event.subject, token=event.detail["token"], slots=slots))
 
 
 def _closed() -> StoreUnavailable:

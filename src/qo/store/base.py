@@ -476,16 +476,13 @@ class Store(Protocol):
         """The cursor behind everything that has happened."""
         ...
 
-    async def wait_for_events(
-        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
-    ) -> bool:
-        """Return True as soon as there may be events after the cursor, of these kinds, False when the time is up.
-        Who waits only for SIGNALS is not woken by anything else.
-        """
+    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+        """Return True as soon as there are events after the cursor, False when the time is up."""
         ...
 
-    def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
-        """Events of these kinds, all of them SIGNALS, after a cursor and as they happen, for as long as one listens.
+    def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
+        """SIGNALS after a cursor and as they happen, for as long as one listens: all that are about leases and tickets
+        of this worker. Those of others may be among them.
 
         The first feed tells what has happened already, which may be nothing; later ones come at once when there is
         something to tell, and every few seconds, so that who has nothing left to listen for can leave.

@@ -29,8 +29,8 @@ from qo.store.values import (
 )
 
 LINE_AT_ONCE = 2000
-NEWEST_EVENT, NEWEST_SIGNAL = 0, 1
-"""their places among the counters, whose order `lib/step.lua` gives"""
+NEWEST_EVENT = 0
+"""its place among the counters, whose order `lib/step.lua` gives"""
 _json = msgspec.json.Decoder().decode
 
 
@@ -195,11 +195,8 @@ class Reading(Calling):
         return Feed(events=found, cursor=answer["cursor"], reset=answer.get("reset", False))
 
     async def newest_event(self) -> int:
-        return await self._counter(NEWEST_EVENT)
-
-    async def _counter(self, place: int) -> int:
         packed = await self._command("GET", "counters")
-        return 0 if packed is None else int(msgspec.msgpack.decode(packed)[place])
+        return 0 if packed is None else int(msgspec.msgpack.decode(packed)[NEWEST_EVENT])
 
     async def record(self, name: str) -> Record:
         packed = await self._command("HGET", "records", name)

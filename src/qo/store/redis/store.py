@@ -6,7 +6,7 @@ Survives: what the server's persistence promises; `durability.py` says it in a l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
-from qo.store.redis.reading import NEWEST_EVENT, NEWEST_SIGNAL, Reading, event_of, leases_of
+from qo.store.redis.reading import Reading, event_of, leases_of
 from qo.store.redis.rows import Reply, stored_token
 from qo.store.redis.waking import Waking
 from qo.store.values import (
@@ -342,36 +342,33 @@ class RedisStore(Reading):
 
     # --- following --------------------------------------------------------------------------------------------
 
-    async def wait_for_events(
-        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
-    ) -> bool:
+    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
-        only_signals = kinds is not None and SIGNALS.issuperset(kinds)
-        channel, newest = ("signals", NEWEST_SIGNAL) if only_signals else ("events", NEWEST_EVENT)
-        async with self._waking.listen(f"{self.client.prefix}{channel}") as listening:
-            while await self._counter(newest) <= after:
+        async with self._waking.listen(f"{self.client.prefix}events") as listening:
+            while await self.newest_event() <= after:
                 left = deadline - loop.time()
                 if left <= 0:
                     return False
                 await listening.message(min(left, NET_SECONDS))
             return True
 
-    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
-        async with self._waking.listen(f"{self.client.prefix}signals") as listening:
+    async def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
+        async with self._waking.listen(f"{self.client.prefix}signals:{worker}") as listening:
             while True:
-                feed = await self.events(after, kinds=kinds)
-                yield feed
-                after = feed.cursor
+                newest = await self.newest_event()
+                while True:  # in pages
+                    feed = await self.events(after, kinds=SIGNALS)
+                    yield feed
+                    after = feed.cursor
+                    if after >= newest:
+                        break
                 # An empty message, or none for long: something may have been missed, so look.
                 while message := await listening.message(NET_SECONDS):
-                    before, newest, signals = msgspec.msgpack.decode(message)
-                    if before > after:
-                        break
+                    newest, told = msgspec.msgpack.decode(message)
                     if newest > after:
                         after = newest
-                        if events := tuple(event_of(each) for each in signals if each[2] in kinds):
-                            yield Feed(events=events, cursor=newest)
+                        yield Feed(events=tuple(event_of(each) for each in told), cursor=newest)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import apsw
 
-from qo.event import AuditEntry, Feed
+from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
@@ -424,9 +424,10 @@ class SQLiteStore:
     async def newest_event(self) -> int:
         return await self._read(reading.newest_event)
 
-    async def wait_for_events(
-        self, after: int, *, kinds: Collection[str] | None = None, timeout_seconds: float
-    ) -> bool:
+    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
+        return await self._wait_for_events(after, kinds=None, timeout_seconds=timeout_seconds)
+
+    async def _wait_for_events(self, after: int, *, kinds: Collection[str] | None, timeout_seconds: float) -> bool:
         looked_at = after
 
         async def has_events() -> bool:
@@ -438,12 +439,12 @@ class SQLiteStore:
 
         return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
 
-    async def signals(self, after: int, *, kinds: Collection[str]) -> AsyncGenerator[Feed]:
+    async def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
         while True:
-            feed = await self.events(after, kinds=kinds)
+            feed = await self.events(after, kinds=SIGNALS)
             yield feed
             after = feed.cursor
-            await self.wait_for_events(after, kinds=kinds, timeout_seconds=SIGNALS_SECONDS)
+            await self._wait_for_events(after, kinds=SIGNALS, timeout_seconds=SIGNALS_SECONDS)
 
     async def wait_for_work(
         self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None

@@ -35,7 +35,7 @@ local function grant(ticket, asked_now)
   if not asked_now then
     local slots = lease.slots(lease.get(token)) or NONE
     local detail = { token = step.plain(token), slots = slots, expires_at = step.now + lease_ms }
-    step.event('granted', ticket.holder, detail)
+    step.signal(ticket.worker, 'granted', ticket.holder, detail)
   end
 end
 

@@ -318,8 +318,9 @@ function lease.lose(tokens, reason)
   lease.finish(tokens)
   local ids, coming_back = {}, {}
   for i, token in ipairs(tokens) do
-    step.event('lease_lost', ended[i].holder, { token = step.plain(token), reason = reason })
-    local row = ended[i].job and rows.get(ended[i].job)
+    local taken = ended[i]
+    step.signal(taken.worker, 'lease_lost', taken.holder, { token = step.plain(token), reason = reason })
+    local row = taken.job and rows.get(taken.job)
     if row then
       ids[#ids + 1] = row.id
       if row.cancel_wanted then

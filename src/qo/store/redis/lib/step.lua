@@ -18,8 +18,6 @@ local NEVER = 2 ^ 53
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
-local SIGNALS = { cancel_wanted = true, lease_lost = true, granted = true } -- as in `qo/event.py`
-
 local step = {}
 local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
 local prefix, argv, redis_call
@@ -276,6 +274,8 @@ end
 -- --- what is told ---------------------------------------------------------------------------------------------
 
 local events, kinds, figures
+local signals -- by worker: which of the events are for it
+local has_signals
 local EMPTY = '{}'
 
 function step.event(kind, subject, detail)
@@ -286,6 +286,16 @@ function step.event_with(kind, subject, detail)
   -- The detail is text already.
   events[#events + 1] = { step.now, kind, subject, detail }
   kinds[kind] = true
+end
+
+function step.signal(worker, kind, subject, detail)
+  -- An event that a worker has to hear of at once: it holds or waits for what this is about.
+  step.event(kind, subject, detail)
+  has_signals = true
+  if worker then
+    signals[worker] = signals[worker] or {}
+    table.insert(signals[worker], #events)
+  end
 end
 
 function step.audit(by, action, subject, detail)
@@ -306,16 +316,15 @@ function step.figure(name, total_ms)
 end
 
 local function tell_signals(newest)
-  -- What those who hold or wait have to hear at once is told in the message itself. The number of the signal before
-  -- tells whether a listener has missed one.
-  local signals = {}
-  for i, event in ipairs(events) do
-    local at, kind, subject, detail = unpack(event)
-    if SIGNALS[kind] then
-      signals[#signals + 1] = { newest - #events + i, at, kind, subject, detail }
+  -- Each worker its own, whole: it need not look.
+  for worker, places in pairs(signals) do
+    local told = {}
+    for i, place in ipairs(places) do
+      local at, kind, subject, detail = unpack(events[place])
+      told[i] = { newest - #events + place, at, kind, subject, detail }
     end
+    call('PUBLISH', key('signals:', worker), cmsgpack.pack({ newest, told }))
   end
-  call('PUBLISH', key('signals'), cmsgpack.pack({ step.counter('newest_signal'), newest, signals }))
   step.set_counter('newest_signal', newest)
 end
 
@@ -330,11 +339,11 @@ local function write_events()
   local names = { '' }
   for kind in pairs(kinds) do
     names[#names + 1] = kind
-    if SIGNALS[kind] and step.counter('newest_signal') < newest then
-      tell_signals(newest)
-    end
   end
   names[#names + 1] = ''
+  if has_signals then
+    tell_signals(newest)
+  end
   call(
     'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, digits(newest) .. '-0', 'events',
     cmsgpack.pack(events), 'kinds', table.concat(names, ',')
@@ -413,7 +422,8 @@ local function begin(keys, arguments, operation)
       return cmsgpack.unpack(known)
     end
   end
-  pending, commands, counters, counters_changed, events, kinds, figures = {}, {}, nil, false, {}, {}, {}
+  pending, commands, counters, counters_changed = {}, {}, nil, false
+  events, kinds, figures, signals, has_signals = {}, {}, {}, {}, false
   for _, forget in ipairs(at_the_beginning) do
     forget()
   end

@@ -1,0 +1,103 @@
+"""What a worker has to hear at once is told to it and to nobody else, and is not missed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+
+import pytest
+from harness import NOW, acquire, claim, limit, submit, ticket
+from redis import Redis
+from redis_calls import KINDS, new_namespace
+from servers import Kind, shared_server
+
+from qo.event import CANCEL_WANTED
+from qo.store.redis import RedisStore
+from qo.store.redis.store import NET_SECONDS
+from qo.store.values import Submission
+
+SEVERAL_PAGES = 2500
+"""signals; a look at the feed brings 1,000 at most"""
+AT_ONCE = 50
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    chosen: Kind = request.param
+    return chosen
+
+
+@pytest.fixture
+async def store(kind: Kind) -> AsyncIterator[RedisStore]:
+    opened = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def told(kind: Kind, store: RedisStore) -> AsyncIterator[Callable[[], list[str]]]:
+    """To whom something was told since the last call."""
+    channels, end = f"{store.client.prefix}signals:".encode(), f"{store.client.prefix}end".encode()
+    with Redis.from_url(shared_server(kind).url) as client, client.pubsub() as pubsub:
+        pubsub.psubscribe(channels + b"*")
+        pubsub.subscribe(end)
+
+        def since_the_last_call() -> list[str]:
+            client.publish(end, "")
+            heard = []
+            while (message := pubsub.get_message(timeout=10)) is None or message["channel"] != end:
+                assert message is not None, "the server does not answer"
+                if message["type"] == "pmessage":
+                    heard.append(message["channel"].removeprefix(channels).decode())
+            return heard
+
+        while pubsub.get_message(timeout=0.01) is not None:
+            pass
+        yield since_the_last_call
+
+
+async def test_a_freed_slot_is_told_to_the_one_who_gets_it_and_to_nobody_else(
+    store: RedisStore, told: Callable[[], list[str]]
+) -> None:
+    await limit(store, "gpu", 1)
+    held = await acquire(store, "holds", "gpu", worker="w0")
+    await store.acquire([ticket(f"waits-{number}", "gpu", worker=f"w{number}") for number in (1, 2, 3)], now=NOW)
+    assert told() == []
+
+    await store.release([("holds", held.token)], now=NOW)
+
+    assert told() == ["w1"]
+
+
+async def test_a_wanted_cancel_and_a_lost_lease_are_told_to_the_worker_that_has_the_job(
+    store: RedisStore, told: Callable[[], list[str]]
+) -> None:
+    await limit(store, "work", 2)
+    for name in ("a", "b"):
+        await submit(store, name)
+    (first,) = await claim(store, places=1, worker="w1")
+    await claim(store, places=1, worker="w2")
+
+    await store.cancel(job_id=first.job.id, now=NOW)
+    assert told() == ["w1"]
+    await store.revoke("work", 1, force=True, now=NOW)
+    assert told() == ["w2"]
+
+
+async def test_a_listener_that_comes_late_hears_everything_without_waiting_for_the_next_look(store: RedisStore) -> None:
+    for first in range(0, SEVERAL_PAGES, AT_ONCE):
+        numbers = range(first, first + AT_ONCE)
+        await store.submit([Submission(id=f"{number}", task="work", parent="p") for number in numbers], now=NOW)
+        await claim(store, places=AT_ONCE)
+    cursor = await store.newest_event()
+    await store.cancel(parent="p", now=NOW)
+
+    heard: list[str] = []
+    async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(NET_SECONDS):
+        async for feed in feeds:
+            heard += [event.subject for event in feed.events if event.kind == CANCEL_WANTED]
+            if len(heard) == SEVERAL_PAGES:
+                break
+
+    assert set(heard) == {f"{number}" for number in range(SEVERAL_PAGES)}
