@@ -15,6 +15,7 @@ import pytest
 from worker_process import Options, Running, diary_of, started, until
 
 import qo
+from qo.runtime.exchange import Exchange
 
 GRACE_SECONDS = 30
 AT_ONCE_SECONDS = GRACE_SECONDS / 2
@@ -303,17 +304,21 @@ async def runs_a_job(queue: qo.Queue, worker: qo.Worker) -> None:
     assert await queue.workers() == []
 
 
-async def test_a_stop_that_comes_just_before_a_round_trip_is_not_slept_through(queue: qo.Queue) -> None:
+async def test_a_stop_that_comes_just_before_a_round_trip_is_not_slept_through(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A signal may come between any two steps of the loop, also after it looked whether it is to stop."""
     worker = qo.Worker(queue)
     worker.task("job")(lambda: None)
-    before_a_round_trip(worker, worker.stop)
+    before_a_round_trip(monkeypatch, worker.stop)
     run = asyncio.create_task(worker.run())
 
     assert await ends_by_itself(run, worker)
 
 
-async def test_a_second_signal_that_comes_just_before_a_round_trip_is_not_slept_through(queue: qo.Queue) -> None:
+async def test_a_second_signal_that_comes_just_before_a_round_trip_is_not_slept_through(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = qo.Worker(queue)
     begun = asyncio.Event()
 
@@ -325,22 +330,21 @@ async def test_a_second_signal_that_comes_just_before_a_round_trip_is_not_slept_
     await queue.submit("endless")
     run = asyncio.create_task(worker.run())
     await asyncio.wait_for(begun.wait(), AT_ONCE_SECONDS)
-    before_a_round_trip(worker, worker.stop_now)
+    before_a_round_trip(monkeypatch, worker.stop_now)
     worker.stop()
 
     assert await ends_by_itself(run, worker)
 
 
-def before_a_round_trip(worker: qo.Worker, act: Callable[[], None]) -> None:
+def before_a_round_trip(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Do something once, between the worker's last look at its flags and its next round trip with the store."""
-    exchange = worker._exchange
 
-    async def act_and_exchange() -> bool:
-        worker._exchange = exchange  # type: ignore[method-assign]
+    async def act_and_go_on(exchange: Exchange) -> bool:
+        monkeypatch.undo()
         act()
-        return await exchange()
+        return await exchange.next()
 
-    worker._exchange = act_and_exchange  # type: ignore[method-assign]
+    monkeypatch.setattr(Exchange, "next", act_and_go_on)
 
 
 async def ends_by_itself(run: asyncio.Task[None], worker: qo.Worker) -> bool:

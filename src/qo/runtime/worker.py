@@ -15,7 +15,8 @@ from typing import Any, TypeVar, overload
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
 from qo.job import State
 from qo.runtime.cron import CronEntry, define_entry, fire
-from qo.runtime.execution import Execution, Interruption, storable
+from qo.runtime.exchange import TRY_AGAIN_SECONDS, Exchange
+from qo.runtime.execution import Execution, Interruption
 from qo.runtime.gathering import Gathering
 from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.ids import new_id
@@ -24,7 +25,6 @@ from qo.runtime.queue import Queue
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
-from qo.runtime.trouble import Trouble
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
 from qo.store.check import check_advance
@@ -33,10 +33,7 @@ from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Regis
 log = logging.getLogger("qo.worker")
 
 H = TypeVar("H", bound=Handler)
-CLAIM_AT_MOST = 50
-FINISH_AT_MOST = 200
 WAIT_SECONDS = 30.0
-TRY_AGAIN_SECONDS = 1.0
 LIFETIME_MS = 30_000
 STOP_PATIENCE_SECONDS = 1.0
 """for handlers that were told to stop because the worker does"""
@@ -62,15 +59,10 @@ class Worker:
         self._admitting: dict[str, asyncio.Task[None]] = {}
         """claimed, and waiting for slots that are kept elsewhere"""
         self._releasing: set[asyncio.Task[None]] = set()
-        self._outcomes: list[Outcome] = []
-        self._unreported: list[Execution] = []
-        """started by this worker, and the store has not been told that they run"""
-        self._claim_id: str | None = None
-        self._offer: Offer | None = None
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
         self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance, check=check_advance)
-        self._not_reached = Trouble("the store cannot be reached")
         self._changed = asyncio.Event()
+        self._exchange: Exchange
         self._stopping = False
         self._stopping_now = False
         self._heartbeat: Heartbeat | None = None
@@ -164,51 +156,19 @@ class Worker:
         with heeding_signals(self):
             async with self._alive():
                 while not self._stopping:
-                    started = await self._exchange()
-                    if until_idle and not (started or self._running or self._admitting or self._outcomes):
+                    started = await self._exchange.next()
+                    if until_idle and not (started or self._running or self._admitting or self._exchange.is_wanted()):
                         return
                     if not started:
                         await self._something_to_do(told=lambda: self._stopping)
 
-    async def _exchange(self) -> bool:
-        """One round trip with the store; whether it started something."""
-        exchange = asyncio.ensure_future(self._give_and_take())
-        try:
-            return await asyncio.shield(exchange)
-        except asyncio.CancelledError:
-            await exchange  # jobs that were given to this worker must not be forgotten
-            raise
-
-    async def _give_and_take(self) -> bool:
-        """Give back what has ended, tell what runs, take what there is room for."""
-        outcomes, self._outcomes = self._outcomes[:FINISH_AT_MOST], self._outcomes[FINISH_AT_MOST:]
-        self._changed.clear()
-        asks = bool(outcomes or self._free_places() or self._has_news())
-        finished, _, claimed = answers = await asyncio.gather(
-            self._finish(outcomes), self._tell_what_runs(), self._claim(), return_exceptions=True
-        )
-        if isinstance(finished, StoreUnavailable):
-            self._outcomes = outcomes + self._outcomes  # finishing twice with one token is answered as done
-        if isinstance(claimed, Claimed):
-            self._take(claimed)
-        for error in answers:
-            if isinstance(error, StoreUnavailable):
-                self._not_reached.tell(error)
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
-                return False
-            if isinstance(error, BaseException):
-                raise error
-        if asks:  # with nothing to ask for, nothing is known of the store
-            self._not_reached.over()
-        return isinstance(claimed, Claimed) and (bool(claimed.leases) or claimed.more)
-
     async def _something_to_do(self, *, told: Callable[[], bool]) -> None:
         """Sleep until a handler has ended, the worker was told to stop, or there is something to claim."""
         # What it was told is asked again, because the round trip may have cleared the wake-up that came with it.
-        if told() or self._changed.is_set() or self._outcomes or self._has_news():
+        if told() or self._changed.is_set() or self._exchange.is_wanted():
             return
         work: asyncio.Future[None] | None = None
-        if self._free_places() and self._tasks:
+        if self._untaken_places() and self._tasks:
             work = asyncio.ensure_future(self._wait_for_work())
             work.add_done_callback(lambda _: self._changed.set())
         try:
@@ -224,85 +184,38 @@ class Worker:
     async def _wait_for_work(self) -> None:
         """What the store hands over meanwhile is started at once."""
         try:
-            while self._free_places() and not self._changed.is_set():
-                self._offer = self._make_offer()
+            while self._untaken_places() and not self._changed.is_set():
+                offer = self._make_offer()
                 found = await self._store.wait_for_work(
-                    worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS, offer=self._offer
+                    worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS, offer=offer
                 )
                 if not found.leases:
                     return
+                self._exchange.end_offer()
                 self._take(found)
                 await asyncio.sleep(0)  # so that its handler is called before anything else is sent
         except StoreUnavailable:
             await asyncio.sleep(TRY_AGAIN_SECONDS)  # the exchange that follows tells of it
 
-    # --- to and from the store --------------------------------------------------------------------------------
-
     def _make_offer(self) -> Offer | None:
         """Only while nothing runs: a handler that keeps the event loop busy would keep a job waiting that another
         worker could take."""
-        if self._running or self._admitting:
-            return None
-        return Offer(lease_ms=self._lease_ms, claim_id=self._claim_id_to_use())
+        return None if self._running or self._admitting else self._exchange.make_offer()
 
     async def _take_back_offer(self) -> None:
         """It may have been filled meanwhile; that job goes back to its place."""
-        if self._offer is None:
+        if self._exchange.offer is None:
             return
         try:
             found = await self._store.wait_for_work(
-                worker=self.name, tasks=list(self._tasks), timeout_seconds=0, offer=self._offer
+                worker=self.name, tasks=list(self._tasks), timeout_seconds=0, offer=self._exchange.offer
             )
         except StoreUnavailable as error:
-            self._not_reached.tell(error)
+            self._exchange.not_reached.tell(error)
             return
+        self._exchange.end_offer()
         for lease in found.leases:
-            self._outcomes.append(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED))
-
-    async def _finish(self, outcomes: list[Outcome]) -> None:
-        if not outcomes:
-            return
-        try:
-            answers = await self._store.finish(outcomes)
-        except InvalidValue:
-            # What a handler made cannot be stored. The others must not suffer, and its own job has failed.
-            answers = await self._store.finish([storable(outcome) for outcome in outcomes])
-        for answer in answers:
-            self._let_go(answer.token)
-            if answer.lost:
-                log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
-
-    async def _tell_what_runs(self) -> None:
-        """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
-        begun = [execution for execution in self._unreported if execution.has_news()]
-        if begun:
-            for held in await self._store.advance(
-                [Advance(job_id=execution.lease.job.id, token=execution.lease.token) for execution in begun]
-            ):
-                execution = self._running.get(held.token)
-                if execution is not None and (held.lost or held.cancel_wanted):
-                    execution.interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
-        for execution in begun:
-            execution.reported = True
-        self._unreported = [each for each in self._unreported if not (each.reported or each.has_ended)]
-
-    async def _claim(self) -> Claimed | None:
-        places = min(self._free_places(), CLAIM_AT_MOST)
-        if not places or not self._tasks:
-            return None
-        return await self._store.claim(
-            worker=self.name,
-            tasks=list(self._tasks),
-            places=places,
-            lease_ms=self._lease_ms,
-            claim_id=self._claim_id_to_use(),
-        )
-
-    def _claim_id_to_use(self) -> str:
-        """The same until it was answered: a claim whose answer was lost is repeated under its id."""
-        if self._claim_id is None:
-            self._claim_id = new_id()
-        return self._claim_id
+            self._exchange.give(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED))
 
     def _take(self, claimed: Claimed) -> None:
         for lease in claimed.leases:
@@ -310,13 +223,9 @@ class Worker:
                 self._admitting[lease.token] = asyncio.create_task(self._admit(lease, self._shared))
             else:
                 self._start(lease)
-        self._claim_id = self._offer = None
 
-    def _free_places(self) -> int:
+    def _untaken_places(self) -> int:
         return 0 if self._stopping else self.concurrency - len(self._running) - len(self._admitting)
-
-    def _has_news(self) -> bool:
-        return any(execution.has_news() for execution in self._unreported)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -335,7 +244,7 @@ class Worker:
             return
         await shared.give_back(lease.token)
         closed = {} if full is None else {full: round((time.time() + shared.pause_seconds(full)) * 1000)}
-        self._outcomes.append(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED, closed=closed))
+        self._exchange.give(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED, closed=closed))
         self._changed.set()
 
     async def _is_still_held(self, lease: Lease) -> bool:
@@ -344,7 +253,7 @@ class Worker:
         try:
             (held,) = await self._store.renew([renewal], worker=self.name)
         except StoreUnavailable as error:
-            self._not_reached.tell(error)
+            self._exchange.not_reached.tell(error)
             return False
         return not held.lost
 
@@ -360,7 +269,7 @@ class Worker:
             ended=self._ended,
         )
         self._running[lease.token] = execution
-        self._unreported.append(execution)
+        self._exchange.tell_of(execution)
         if self._heartbeat is not None:
             self._heartbeat.hold(execution)
 
@@ -370,7 +279,7 @@ class Worker:
             self._releasing.add(release := asyncio.create_task(self._shared.give_back(execution.lease.token)))
             release.add_done_callback(self._releasing.discard)
         if outcome is not None:
-            self._outcomes.append(outcome)  # its lease is kept alive until the store has taken it
+            self._exchange.give(outcome)
             if log.isEnabledFor(logging.INFO):
                 log.info("%s %s: %s", execution.task.name, execution.lease.job.id, told(outcome))
         else:
@@ -388,6 +297,7 @@ class Worker:
     async def _alive(self) -> AsyncIterator[None]:
         """Registered, with heartbeat, upkeep and cron; at the end drained."""
         self._loop = asyncio.get_running_loop()
+        self._exchange = self._new_exchange()
         try:
             async with self._sharing(), self._registered(), self._beating():
                 try:
@@ -401,6 +311,19 @@ class Worker:
         finally:
             self._loop = None
             self._stopping = self._stopping_now = False
+
+    def _new_exchange(self) -> Exchange:
+        return Exchange(
+            self._store,
+            worker=self.name,
+            tasks=self._tasks.keys(),
+            places=self.concurrency,
+            lease_ms=self._lease_ms,
+            changed=self._changed,
+            untaken=self._untaken_places,
+            take=self._take,
+            let_go=self._let_go,
+        )
 
     @asynccontextmanager
     async def _registered(self) -> AsyncIterator[None]:
@@ -461,6 +384,7 @@ class Worker:
         """Let what runs end within the grace period, then hand the rest back to its place."""
         self._stopping = True
         loop = asyncio.get_running_loop()
+        await self._exchange.end()
         await self._take_back_offer()
         await asyncio.gather(*self._admitting.values(), return_exceptions=True)
         end_of_grace = loop.call_later(self.queue.settings.worker.grace_secs, self.stop_now)
@@ -470,15 +394,16 @@ class Worker:
         for execution in tuple(self._running.values()):
             execution.interrupt(Interruption.STOPPED, patience_seconds=STOP_PATIENCE_SECONDS)
         give_up_at = loop.time() + HAND_BACK_SECONDS
-        while (self._running or self._outcomes) and loop.time() < give_up_at:
+        while (self._running or self._exchange.is_wanted()) and loop.time() < give_up_at:
             await self._give_back(told=lambda: False)
-        if self._outcomes:
+        if self._exchange.outcomes:
             log.error(
-                "%d outcomes could not be stored; those jobs run again when their leases end", len(self._outcomes)
+                "%d outcomes could not be stored; those jobs run again when their leases end",
+                len(self._exchange.outcomes),
             )
 
     async def _give_back(self, *, told: Callable[[], bool]) -> None:
-        await self._exchange()
+        await self._exchange.next()
         if self._running:
             await self._something_to_do(told=told)
 

@@ -1,0 +1,141 @@
+"""Round trips of a worker and its store: two may be under way, so that one of them always has something to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from running import running, soon, state_is, until
+
+import qo
+from qo.runtime import exchange
+
+MANY = 60
+PLACES = 4
+
+
+async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo.Queue) -> None:
+    worker = qo.Worker(queue, "worker-1", concurrency=2)
+    second_claim, go_on = asyncio.Event(), asyncio.Event()
+    claim, calls = queue.store.claim, 0
+
+    async def second_is_held_up(**wanted: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            second_claim.set()
+            await go_on.wait()
+        return await claim(**wanted)
+
+    queue.store.claim = second_is_held_up  # type: ignore[method-assign]
+
+    @worker.task
+    async def ends_then() -> None:
+        await second_claim.wait()
+
+    first, second = [await queue.submit("ends_then") for _ in range(2)]
+    async with running(worker):
+        await state_is(queue, first.id, qo.State.SUCCEEDED)
+        go_on.set()
+        await state_is(queue, second.id, qo.State.SUCCEEDED)
+
+
+async def test_claims_under_way_and_jobs_that_run_are_never_more_than_the_places(queue: qo.Queue) -> None:
+    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    claim = queue.store.claim
+    asked = inside = 0
+    seen: list[int] = []
+    two_at_once = False
+
+    async def counted(*, places: int, **wanted: Any) -> Any:
+        nonlocal asked, two_at_once
+        two_at_once |= asked > 0
+        asked += places
+        seen.append(asked + inside)
+        try:
+            return await claim(places=places, **wanted)
+        finally:
+            asked -= places
+
+    queue.store.claim = counted  # type: ignore[method-assign]
+
+    @worker.task
+    async def quick(data: int) -> None:
+        nonlocal inside
+        inside += 1
+        seen.append(inside)
+        await asyncio.sleep(0.001 * (data % 3))
+        inside -= 1
+
+    for number in range(MANY):
+        await queue.submit("quick", number)
+    await soon(worker.run_until_idle())
+
+    ended = await queue.jobs(status="succeeded", limit=MANY + 1)
+    assert (len(ended), {job.attempts for job in ended}) == (MANY, {1})
+    assert max(seen) == PLACES
+    assert two_at_once, "one claim after the other proves nothing"
+
+
+async def test_claims_whose_answers_were_lost_are_repeated_and_lose_nothing(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them at once: what the first has got must not be taken for what the second asked for."""
+    monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
+    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    claim = queue.store.claim
+    answers_lost = 0
+
+    async def answer_is_lost_sometimes(**wanted: Any) -> Any:
+        nonlocal answers_lost
+        claimed = await claim(**wanted)
+        if claimed.leases and answers_lost < MANY // 4:
+            answers_lost += 1
+            raise qo.StoreUnavailable("The answer was lost.")
+        return claimed
+
+    @worker.task
+    async def quick() -> None: ...
+
+    for _ in range(MANY):
+        await queue.submit("quick")
+
+    async def all_have_ended() -> bool:
+        return len(await queue.jobs(status="succeeded", limit=MANY + 1)) == MANY
+
+    async with running(worker):
+        queue.store.claim = answer_is_lost_sometimes  # type: ignore[method-assign]
+        await until(all_have_ended)
+
+    assert answers_lost == MANY // 4
+    assert {job.attempts for job in await queue.jobs(status="succeeded", limit=MANY + 1)} == {1}
+
+
+async def test_a_worker_that_is_stopped_with_two_under_way_loses_nothing(queue: qo.Queue) -> None:
+    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    claim, claims = queue.store.claim, 0
+
+    async def stopped_in_the_middle(**wanted: Any) -> Any:
+        nonlocal claims
+        claims += 1
+        number = claims
+        claimed = await claim(**wanted)
+        if number == 4:
+            worker.stop()
+        return claimed
+
+    queue.store.claim = stopped_in_the_middle  # type: ignore[method-assign]
+
+    @worker.task
+    async def quick() -> None: ...
+
+    for _ in range(MANY):
+        await queue.submit("quick")
+    await soon(worker.run())
+
+    left, ended = await queue.jobs(status="queued", limit=MANY), await queue.jobs(status="succeeded", limit=MANY)
+    assert len(left) + len(ended) == MANY
+    assert {job.attempts for job in left} == {0}
+    assert {job.attempts for job in ended} == {1}
+    assert await queue.store.leases() == ()
