@@ -36,8 +36,10 @@ async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo
 
     first, second = [await queue.submit("ends_then") for _ in range(2)]
     async with running(worker):
-        await state_is(queue, first.id, qo.State.SUCCEEDED)
-        go_on.set()
+        try:
+            await state_is(queue, first.id, qo.State.SUCCEEDED)
+        finally:
+            go_on.set()
         await state_is(queue, second.id, qo.State.SUCCEEDED)
 
 

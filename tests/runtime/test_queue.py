@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import qo
+from qo.runtime.queue import SUBMIT_AT_ONCE
 
 
 async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
@@ -64,6 +65,52 @@ async def test_many_are_admitted_or_refused_each_on_its_own_in_order(queue: qo.Q
     assert "Phase 1 of parent 'app' is already job 'first'" in str(second)
     assert isinstance(third, qo.Job)
     assert [job.id for job in await queue.jobs()] == ["first", "third"]
+
+
+async def test_a_long_list_goes_in_portions_and_keeps_its_order(queue: qo.Queue) -> None:
+    submit, sizes = queue.store.submit, []
+
+    async def counted(submissions: Any) -> Any:
+        sizes.append(len(submissions))
+        return await submit(submissions)
+
+    queue.store.submit = counted  # type: ignore[method-assign]
+    ids = [f"job-{number}" for number in range(2 * SUBMIT_AT_ONCE + 1)]
+    answers = await queue.submit_many([qo.New("build", id=id_) for id_ in ids])
+
+    assert sizes == [SUBMIT_AT_ONCE, SUBMIT_AT_ONCE, 1]
+    assert [(job.id, job.position) for job in answers if isinstance(job, qo.Job)] == [
+        (id_, position) for position, id_ in enumerate(ids, start=1)
+    ]
+    assert [job.id for job in await queue.jobs(limit=len(ids))] == ids
+
+
+@pytest.mark.parametrize("place", [0, SUBMIT_AT_ONCE, 2 * SUBMIT_AT_ONCE])
+async def test_one_malformed_job_in_a_long_list_and_none_is_submitted(queue: qo.Queue, place: int) -> None:
+    jobs = [qo.New("build")] * (2 * SUBMIT_AT_ONCE + 1)
+    jobs[place] = qo.New("build", user="\0")
+
+    with pytest.raises(qo.InvalidSubmit, match="user is"):
+        await queue.submit_many(jobs)
+
+    assert await queue.jobs() == []
+
+
+async def test_a_store_that_fails_in_a_long_list_is_told_and_nothing_goes_on_behind(queue: qo.Queue) -> None:
+    submit, calls = queue.store.submit, 0
+
+    async def fails_at_the_second(submissions: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise qo.StoreUnavailable("The store is away.")
+        return await submit(submissions)
+
+    queue.store.submit = fails_at_the_second  # type: ignore[method-assign]
+    with pytest.raises(qo.StoreUnavailable):
+        await queue.submit_many([qo.New("build")] * (4 * SUBMIT_AT_ONCE))
+
+    assert (calls, len(await queue.jobs(limit=4 * SUBMIT_AT_ONCE))) == (2, SUBMIT_AT_ONCE)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Batches by nature: while calls are in flight, the next items gather and go together."""
+"""Many items in few calls: single ones gather while calls are in flight, long lists go in portions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -78,3 +79,23 @@ class Gathering(Generic[Item, Answer]):
                     if not waiting.done():
                         waiting.set_result(answer)
         self._in_flight -= 1
+
+
+async def in_portions(
+    send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], items: Sequence[Item], *, most_per_call: int
+) -> AsyncGenerator[Sequence[Answer]]:
+    """The answers to one portion after the other, in order. While they are looked at, the next one is under way.
+
+    When one fails, those sent before it have happened, and the one under way may have.
+    """
+    under_way: deque[asyncio.Future[Sequence[Answer]]] = deque()
+    try:
+        for first in range(0, len(items), most_per_call):
+            under_way.append(asyncio.ensure_future(send(items[first : first + most_per_call])))
+            if len(under_way) == 2:
+                yield await under_way.popleft()
+        if under_way:
+            yield await under_way.popleft()
+    finally:
+        for call in under_way:
+            call.cancel()

@@ -23,7 +23,7 @@ from qo.policy.why import Why, explain
 from qo.runtime.analytics import Analytics, analyse
 from qo.runtime.estimator import Estimator
 from qo.runtime.feed import Follower, Reset
-from qo.runtime.gathering import Gathering
+from qo.runtime.gathering import Gathering, in_portions
 from qo.runtime.reasons import facts_of
 from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
@@ -46,6 +46,8 @@ from qo.store.values import (
 
 log = logging.getLogger("qo.queue")
 
+SUBMIT_AT_ONCE = 250
+"""jobs of a long list, so that the store is free for others in between"""
 PRESENT = "present"
 """in the detail of the first event of a watch: it tells how things stand, not that they changed"""
 
@@ -133,13 +135,18 @@ class Queue:
 
         A job that is not even well-formed raises, and then none was submitted.
         """
-        answers = await self.store.submit([make_submission(new, self.settings, draw=self._draw) for new in jobs])
+        submissions = [make_submission(new, self.settings, draw=self._draw) for new in jobs]
+        if len(submissions) > SUBMIT_AT_ONCE:
+            for submission in submissions:
+                check_submission(submission)  # the store would refuse its portion, when others have been submitted
         admitted: list[Job | SubmitRefused] = []
-        for new, answer in zip(jobs, answers, strict=True):
-            try:
-                admitted.append(await self._job_or_refusal(new, answer))
-            except SubmitRefused as refusal:
-                admitted.append(refusal)
+        async with aclosing(in_portions(self.store.submit, submissions, most_per_call=SUBMIT_AT_ONCE)) as portions:
+            async for answers in portions:
+                for answer in answers:
+                    try:
+                        admitted.append(await self._job_or_refusal(jobs[len(admitted)], answer))
+                    except SubmitRefused as refusal:
+                        admitted.append(refusal)
         return admitted
 
     async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Job:
