@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import qo
 from bench import limiter_on_redis
 from bench.flat_claims import claim_and_finish_us, fill, single_claims_ms
-from bench.runtime_speed import other_process, runtime_jobs_per_second, start_ms_same_process
+from bench.runtime_speed import other_process, start_ms_same_process
 from bench.store_speed import BATCH, drain
 from qo.store.redis import RedisStore
 from qo.store.values import Limit, Source, Submission
@@ -82,12 +83,22 @@ async def report_throughput(url: str, jobs: int) -> None:
 
 
 async def report_worker(url: str, jobs: int) -> None:
+    print(f"\none program on Redis: a list of {jobs} jobs submitted, then drained by one worker, no-op async handler")
     store = await RedisStore.open(url, namespace="worker")
-    async with Busy(store) as busy:
-        rate = await runtime_jobs_per_second(url, jobs, namespace="worker")
+    async with await qo.connect(url, namespace="worker", settings={}) as queue:
+        worker = qo.Worker(queue, "bench")
+
+        @worker.task
+        async def noop() -> None: ...
+
+        async with Busy(store) as submitting:
+            await queue.submit_many([qo.New("noop")] * jobs)
+        async with Busy(store) as draining:
+            await worker.run_until_idle()
+        assert (await queue.analytics()).ended == {"succeeded": jobs}
     await store.close()
-    print(f"\none worker process on Redis, no-op async handler, {jobs} jobs waiting")
-    print(f"  {rate:6.0f} jobs/s; with the submits before it the server was busy for {busy.in_scripts:.2f} s")
+    print(f"  submit {submitting.told(jobs)}")
+    print(f"  drain  {draining.told(jobs)}")
     same = await start_ms_same_process(url, 100)
     other, _, _ = await other_process(url, 100)
     print(f"  idle worker, job submitted from the same process: starts after {same:.2f} ms at the median")

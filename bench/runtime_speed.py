@@ -68,8 +68,8 @@ def sqlite_file() -> Iterator[str]:
         yield f"sqlite:///{folder}/qo.db"
 
 
-async def runtime_jobs_per_second(url: str, jobs: int, *, namespace: str = "default") -> float:
-    async with await qo.connect(url, namespace=namespace, settings={}) as queue:
+async def runtime_jobs_per_second(url: str, jobs: int) -> float:
+    async with await qo.connect(url, settings={}) as queue:
         worker = qo.Worker(queue, "bench")
 
         @worker.task
