@@ -31,7 +31,7 @@ lease.load_callers(holders)
 for _, holder in ipairs(holders) do
   tokens[#tokens + 1] = lease.of_caller(holder)
 end
-lease.load(tokens)
+lease.load_with_groups(tokens)
 for i, wanted in ipairs(arguments.holders) do
   answers[i] = release(wanted.holder, wanted.token)
 end

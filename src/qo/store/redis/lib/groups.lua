@@ -44,18 +44,18 @@ function groups.get(name)
 end
 
 function groups.load(names)
-  -- Those not read yet, by one look for all.
-  local missing = {}
+  -- Those not read yet, by one look for all. Names may be repeated.
+  local missing, is_missing = {}, {}
   for _, name in ipairs(names) do
-    if not read[name] then
+    if not read[name] and not is_missing[name] then
+      is_missing[name] = true
       missing[#missing + 1] = name
     end
   end
-  if #missing > 0 then
-    for i, text in ipairs(call('HMGET', key('groups'), unpack(missing))) do
-      if not read[missing[i]] then
-        remember(missing[i], text)
-      end
+  for first = 1, #missing, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
+    for i, text in ipairs(call('HMGET', key('groups'), unpack(missing, first, last))) do
+      remember(missing[first + i - 1], text)
     end
   end
 end

@@ -409,7 +409,7 @@ end
 
 local function begin(keys, arguments, operation)
   if not ipairs then
-    know_lua()
+    know_lua() -- what Lua has itself, which is only there while a function runs
   end
   if keys[1] ~= prefix then
     prefix, keys_without_parts = keys[1], {}
