@@ -26,7 +26,7 @@ COUNTERS = [
     *("last_audit", "forget_from", "noted_at", "no_expiry_before", "waiting_callers"),
     *("soonest_due", "soonest_closed", "soonest_expiry", "soonest_ticket_expiry"),
 ]
-"""in the order in which `lib/step.lua` keeps them"""
+"""in the order in which `lib/counters.lua` keeps them"""
 
 # One script, so that what it reads is of one moment, in one round trip.
 READ_ALL = """

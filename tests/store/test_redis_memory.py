@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from invariants import broken_invariants
+from redis import Redis
 from redis_calls import KINDS
 from redis_snapshot import snapshot
 from servers import Kind, Server
@@ -21,6 +22,8 @@ from qo.store.values import Accepted, Outcome, Portion, Renewal, Submission
 MEMORY = "maxmemory 8mb"
 PAYLOAD = b'"%s"' % (b"x" * 50_000)
 LEASE_MS = 60_000
+OVERFULL_BYTES = 500_000
+"""more than what Lua may let go of at any moment, which would make room; far less than what is forgotten later"""
 ENDED = 40
 JOBS_AT_MOST = 1000
 """far more than fit"""
@@ -33,6 +36,8 @@ async def full_store(kind: Kind) -> AsyncIterator[tuple[RedisStore, list[str], s
         store = await RedisStore.open(server.url)
         try:
             ids, refusal = await fill(store)
+            with Redis(port=server.port) as operator:
+                operator.config_set("maxmemory", operator.info("memory")["used_memory"] - OVERFULL_BYTES)
             yield store, ids, refusal
         finally:
             await store.close()

@@ -30,7 +30,7 @@ from qo.store.values import (
 
 LINE_AT_ONCE = 2000
 NEWEST_EVENT = 0
-"""its place among the counters, whose order `lib/step.lua` gives"""
+"""its place among the counters, whose order `lib/counters.lua` gives"""
 _json = msgspec.json.Decoder().decode
 
 

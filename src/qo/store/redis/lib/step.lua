@@ -9,267 +9,14 @@
 --
 -- Nothing can be undone, so an operation refuses before its first write. What a part remembers of one step it makes
 -- anew in `at_the_beginning` of the next.
--- exports begin, call, step, key, digits, below, comes_before, written, later, take_back, write_pending
--- exports call_in_parts, at_the_beginning, at_the_end, MINUTE_MS, DAY_MS, NEVER, ARGUMENTS_AT_MOST
+-- include lib/counters.lua
+-- exports begin, MINUTE_MS, DAY_MS
 
 local KEEP_REPLY_MS = 60000 -- several times as long as anybody sends a call again
 local MINUTE_MS, DAY_MS = 60000, 86400000
-local NEVER = 2 ^ 53
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
-local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
-local step = {}
-local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
-local prefix, argv, redis_call
-local keys_without_parts -- by name, of the namespace of the last step
-
-local function call(...)
-  -- The server's own is only there while a function runs.
-  return redis_call(...)
-end
-
-local function digits(number)
-  -- All of them: Lua's own text of a number has fourteen.
-  return string.format('%.0f', number)
-end
-
-local function below(number)
-  -- As the end of a range of scores, the number itself left out.
-  return '(' .. digits(number)
-end
-
-local function key(name, of, within)
-  -- No name holds a NUL, and every kind of key ends with a colon or has no part, so none can reach another.
-  if within then
-    return prefix .. name .. of .. '\0' .. within
-  elseif of then
-    return prefix .. name .. of
-  end
-  local known = keys_without_parts[name]
-  if not known then
-    known = prefix .. name
-    keys_without_parts[name] = known
-  end
-  return known
-end
-
-local function comes_before(a, b)
-  -- By bytes, as every store sorts. Lua's own comparison of texts depends on the server's locale.
-  for i = 1, math.min(#a, #b) do
-    local one, other = a:byte(i), b:byte(i)
-    if one ~= other then
-      return one < other
-    end
-  end
-  return #a < #b
-end
-
--- --- writing in batches ---------------------------------------------------------------------------------------
-
-local pending -- by key: the arguments of one command, or what becomes of each member where there were several
-local commands -- by key: that command, while there is one
-local PUT = { ZADD = 'ZADD', ZREM = 'ZADD', HSET = 'HSET', HDEL = 'HSET', SADD = 'SADD', SREM = 'SADD' }
-local DROP = { ZADD = 'ZREM', HSET = 'HDEL', SADD = 'SREM' }
-
-local function call_in_parts(command, name, list)
-  for first = 1, #list, ARGUMENTS_AT_MOST do
-    call(command, name, unpack(list, first, math.min(first + ARGUMENTS_AT_MOST - 1, #list)))
-  end
-end
-
-local function add_to(list, command, member, becomes)
-  if command == 'ZADD' then
-    list[#list + 1] = becomes
-    list[#list + 1] = member
-  elseif command == 'HSET' then
-    list[#list + 1] = member
-    list[#list + 1] = becomes
-  else
-    list[#list + 1] = member
-  end
-end
-
-local function write(name, waiting)
-  if commands[name] then
-    call_in_parts(commands[name], name, waiting)
-    return
-  end
-  local put, puts, drops = waiting.put, {}, {}
-  for member, becomes in pairs(waiting.members) do
-    if becomes == false then
-      drops[#drops + 1] = member
-    else
-      add_to(puts, put, member, becomes)
-    end
-  end
-  call_in_parts(put, name, puts)
-  call_in_parts(DROP[put], name, drops)
-end
-
-local function written(name)
-  -- The key, safe to be read: what waits to be written there is written first.
-  local waiting = pending[name]
-  if waiting then
-    pending[name] = nil
-    write(name, waiting)
-  end
-  return name
-end
-
-local function note(members, command, a, b)
-  if command == 'ZADD' then
-    members[b] = a
-  elseif command == 'HSET' then
-    members[a] = b
-  else
-    members[a] = command == 'SADD'
-  end
-end
-
-local function by_member(command, list)
-  local members, each = {}, (command == 'ZADD' or command == 'HSET') and 2 or 1
-  for i = 1, #list, each do
-    note(members, command, list[i], list[i + each - 1])
-  end
-  return { put = PUT[command], members = members }
-end
-
-local function later(command, name, a, b)
-  -- As the server's command of that name. Of several on one member of a key, only the last is carried out.
-  local waiting, before = pending[name], commands[name]
-  if not waiting then
-    pending[name], commands[name] = { a, b }, command
-  elseif before == command then
-    waiting[#waiting + 1] = a
-    waiting[#waiting + 1] = b
-  else
-    if before then
-      waiting = by_member(before, waiting)
-      pending[name], commands[name] = waiting, nil
-    end
-    note(waiting.members, command, a, b)
-  end
-end
-
-local function take_back(name, member)
-  -- Out of a sorted set, where nobody but this step has put it.
-  local waiting = pending[name]
-  if waiting and waiting.members and waiting.members[member] then
-    waiting.members[member] = nil
-  elseif waiting and commands[name] == 'ZADD' and waiting[#waiting] == member then
-    waiting[#waiting], waiting[#waiting - 1] = nil, nil
-  else
-    later('ZREM', name, member)
-  end
-end
-
-local function write_pending()
-  for name, waiting in pairs(pending) do
-    write(name, waiting)
-  end
-  pending = {}
-end
-
--- --- counters -------------------------------------------------------------------------------------------------
-
-local FIRST_SEQUENCE = 64
--- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
-local COUNTERS = {
-  { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
-  { 'last_token', 0 }, { 'last_job', 0 }, { 'oldest_job', 1 }, { 'last_audit', 0 }, { 'forget_from', 0 },
-  { 'noted_at', false }, { 'no_expiry_before', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
-  { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER }, { 'soonest_ticket_expiry', NEVER },
-}
-local place_of = {}
-for place = 1, #COUNTERS do
-  place_of[COUNTERS[place][1]] = place
-end
-local counters, counters_changed
-
-local function read_counters()
-  local stored = call('GET', key('counters'))
-  counters = stored and cmsgpack.unpack(stored) or {}
-  for place = #counters + 1, #COUNTERS do
-    counters[place] = COUNTERS[place][2]
-  end
-end
-
-function step.counter(name)
-  if not counters then
-    read_counters()
-  end
-  return counters[place_of[name]]
-end
-
-function step.set_counter(name, value)
-  if not counters then
-    read_counters()
-  end
-  counters[place_of[name]] = value
-  counters_changed = true
-end
-
-local function draw(name)
-  local value = step.counter(name)
-  step.set_counter(name, value + 1)
-  return value
-end
-
-function step.draw_sequence()
-  return draw('next_sequence')
-end
-
--- Tokens are kept with sixteen digits, so that they sort as text; people see them without leading zeros.
-function step.draw_token()
-  local token = math.max(step.counter('last_token') + 1, step.now * 1000)
-  step.set_counter('last_token', token)
-  return string.format('%016.0f', token)
-end
-
-function step.plain(token)
-  return (token:gsub('^0+', ''))
-end
-
--- Numbers of jobs have twelve digits for the same reason.
-function step.draw_job_number()
-  local number = step.counter('last_job') + 1
-  step.set_counter('last_job', number)
-  return string.format('%012.0f', number)
-end
-
--- --- what comes due -------------------------------------------------------------------------------------------
-
--- Indexes by time. A counter of each says that nothing in it is due before then, which spares most steps the look.
-local SOONEST = {
-  due = 'soonest_due', closed = 'soonest_closed', expiry = 'soonest_expiry', ticket_expiry = 'soonest_ticket_expiry',
-}
-
-function step.comes(index, at, member)
-  later('ZADD', key(index), at, member)
-  if at < step.soonest(index) then
-    step.set_counter(SOONEST[index], at)
-  end
-end
-
-function step.soonest(index)
-  return step.counter(SOONEST[index])
-end
-
-function step.due(index)
-  -- One portion of what has come due in this index, and whether that was all.
-  if step.now < step.soonest(index) then
-    return {}, true
-  end
-  local portion = step.bounds.portion
-  local found = call('ZRANGEBYSCORE', written(key(index)), '-inf', step.now, 'LIMIT', 0, portion + 1)
-  if #found == 0 then
-    local first = call('ZRANGE', key(index), 0, 0, 'WITHSCORES')
-    step.set_counter(SOONEST[index], tonumber(first[2]) or NEVER)
-  end
-  local all = #found <= portion
-  found[portion + 1] = nil
-  return found, all
-end
+local argv
 
 -- --- what is told ---------------------------------------------------------------------------------------------
 
@@ -277,6 +24,10 @@ local events, kinds, figures
 local signals -- by worker: which of the events are for it
 local has_signals
 local EMPTY = '{}'
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  events, kinds, figures, signals, has_signals = {}, {}, {}, {}, false
+end
 
 function step.event(kind, subject, detail)
   step.event_with(kind, subject, detail and cjson.encode(detail) or EMPTY)
@@ -365,14 +116,7 @@ local function write_figures()
   end
 end
 
-local function write_counters()
-  if counters_changed then
-    call('SET', key('counters'), cmsgpack.pack(counters))
-  end
-end
-
 -- --- answering ------------------------------------------------------------------------------------------------
-
 
 function step.answer(answer, blobs)
   for i = #at_the_end, 1, -1 do
@@ -381,13 +125,13 @@ function step.answer(answer, blobs)
   write_figures()
   write_events()
   write_pending()
-  write_counters()
+  step.write_counters()
   local reply = { cmsgpack.pack(answer) }
   for i = 1, #(blobs or {}) do
     reply[i + 1] = blobs[i]
   end
   if argv[2] ~= '' then
-    call('SET', prefix .. 'reply:' .. argv[2], cmsgpack.pack(reply), 'PX', KEEP_REPLY_MS)
+    call('SET', key('reply:', argv[2]), cmsgpack.pack(reply), 'PX', KEEP_REPLY_MS)
   end
   return reply
 end
@@ -408,22 +152,15 @@ local function now_ms()
 end
 
 local function begin(keys, arguments, operation)
-  if not ipairs then
-    know_lua() -- what Lua has itself, which is only there while a function runs
-  end
-  if keys[1] ~= prefix then
-    prefix, keys_without_parts = keys[1], {}
-  end
-  argv, redis_call = arguments, redis.call
+  meet_server(keys)
+  argv = arguments
   if argv[2] ~= '' then
     -- Its reply was lost on the way: it has happened, and is answered as it was then.
-    local known = call('GET', prefix .. 'reply:' .. argv[2])
+    local known = call('GET', key('reply:', argv[2]))
     if known then
       return cmsgpack.unpack(known)
     end
   end
-  pending, commands, counters, counters_changed = {}, {}, nil, false
-  events, kinds, figures, signals, has_signals = {}, {}, {}, {}, false
   for _, forget in ipairs(at_the_beginning) do
     forget()
   end

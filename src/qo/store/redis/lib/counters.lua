@@ -1,0 +1,114 @@
+-- Counters of a namespace: what is drawn from them, and before when nothing comes due.
+-- include lib/writing.lua
+-- exports step, NEVER
+
+local step = {} -- what every operation uses; other parts add to it
+local NEVER = 2 ^ 53
+local FIRST_SEQUENCE = 64
+-- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
+local COUNTERS = {
+  { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
+  { 'last_token', 0 }, { 'last_job', 0 }, { 'oldest_job', 1 }, { 'last_audit', 0 }, { 'forget_from', 0 },
+  { 'noted_at', false }, { 'no_expiry_before', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
+  { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER }, { 'soonest_ticket_expiry', NEVER },
+}
+local place_of = {}
+for place = 1, #COUNTERS do
+  place_of[COUNTERS[place][1]] = place
+end
+local counters, counters_changed
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  counters, counters_changed = nil, false
+end
+
+local function read_counters()
+  local stored = call('GET', key('counters'))
+  counters = stored and cmsgpack.unpack(stored) or {}
+  for place = #counters + 1, #COUNTERS do
+    counters[place] = COUNTERS[place][2]
+  end
+end
+
+function step.counter(name)
+  if not counters then
+    read_counters()
+  end
+  return counters[place_of[name]]
+end
+
+function step.set_counter(name, value)
+  if not counters then
+    read_counters()
+  end
+  counters[place_of[name]] = value
+  counters_changed = true
+end
+
+local function draw(name)
+  local value = step.counter(name)
+  step.set_counter(name, value + 1)
+  return value
+end
+
+function step.draw_sequence()
+  return draw('next_sequence')
+end
+
+-- Tokens are kept with sixteen digits, so that they sort as text; people see them without leading zeros.
+function step.draw_token()
+  local token = math.max(step.counter('last_token') + 1, step.now * 1000)
+  step.set_counter('last_token', token)
+  return string.format('%016.0f', token)
+end
+
+function step.plain(token)
+  return (token:gsub('^0+', ''))
+end
+
+-- Numbers of jobs have twelve digits for the same reason.
+function step.draw_job_number()
+  local number = step.counter('last_job') + 1
+  step.set_counter('last_job', number)
+  return string.format('%012.0f', number)
+end
+
+function step.write_counters()
+  if counters_changed then
+    call('SET', key('counters'), cmsgpack.pack(counters))
+  end
+end
+
+-- --- what comes due -------------------------------------------------------------------------------------------
+
+-- Indexes by time. A counter of each says that nothing in it is due before then, which spares most steps the look.
+local SOONEST = {
+  due = 'soonest_due', closed = 'soonest_closed', expiry = 'soonest_expiry', ticket_expiry = 'soonest_ticket_expiry',
+}
+
+function step.comes(index, at, member)
+  later('ZADD', key(index), at, member)
+  if at < step.soonest(index) then
+    step.set_counter(SOONEST[index], at)
+  end
+end
+
+function step.soonest(index)
+  return step.counter(SOONEST[index])
+end
+
+function step.due(index)
+  -- One portion of what has come due in this index, and whether that was all.
+  if step.now < step.soonest(index) then
+    return {}, true
+  end
+  local portion = step.bounds.portion
+  local found = call('ZRANGEBYSCORE', written(key(index)), '-inf', step.now, 'LIMIT', 0, portion + 1)
+  if #found == 0 then
+    local first = call('ZRANGE', key(index), 0, 0, 'WITHSCORES')
+    step.set_counter(SOONEST[index], tonumber(first[2]) or NEVER)
+  end
+  local all = #found <= portion
+  found[portion + 1] = nil
+  return found, all
+end

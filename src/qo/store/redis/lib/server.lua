@@ -1,0 +1,58 @@
+-- The server as a step sees it: its commands, this namespace's keys, and how numbers and texts are written there.
+-- exports call, key, digits, below, comes_before, meet_server, at_the_beginning, at_the_end
+
+local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
+local prefix, redis_call
+local keys_without_parts -- by name, of the namespace of the last step
+
+local function meet_server(keys)
+  -- At the beginning of every step.
+  if not ipairs then
+    know_lua() -- what Lua has itself, which is only there while a function runs
+  end
+  if keys[1] ~= prefix then
+    prefix, keys_without_parts = keys[1], {}
+  end
+  redis_call = redis.call
+end
+
+local function call(...)
+  -- The server's own is only there while a function runs.
+  return redis_call(...)
+end
+
+local function digits(number)
+  -- All of them: Lua's own text of a number has fourteen.
+  return string.format('%.0f', number)
+end
+
+local function below(number)
+  -- As the end of a range of scores, the number itself left out.
+  return '(' .. digits(number)
+end
+
+local function key(name, of, within)
+  -- No name holds a NUL, and every kind of key ends with a colon or has no part, so none can reach another.
+  if within then
+    return prefix .. name .. of .. '\0' .. within
+  elseif of then
+    return prefix .. name .. of
+  end
+  local known = keys_without_parts[name]
+  if not known then
+    known = prefix .. name
+    keys_without_parts[name] = known
+  end
+  return known
+end
+
+local function comes_before(a, b)
+  -- By bytes, as every store sorts. Lua's own comparison of texts depends on the server's locale.
+  for i = 1, math.min(#a, #b) do
+    local one, other = a:byte(i), b:byte(i)
+    if one ~= other then
+      return one < other
+    end
+  end
+  return #a < #b
+end
