@@ -66,7 +66,13 @@ class ModelStore:
             await self.wait_for_events(after, kinds=SIGNALS, timeout_seconds=LOOK_AGAIN_SECONDS)
 
     async def wait_for_work(
-        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        timeout_seconds: float,
+        offer: Offer | None = None,
+        filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
         deadline = time.monotonic() + timeout_seconds
         while not self.model.might_claim(tasks, now=self.clock()):

@@ -50,6 +50,25 @@ async def test_a_message_published_after_entering_wakes_and_is_heard_once(kind: 
             assert await listening.message(NOT_EXPECTED_SECONDS) is None
 
 
+async def test_a_message_is_given_at_once_and_once_whether_it_was_waited_for_or_had_come_before() -> None:
+    async with on_shared("valkey") as client, waking_on(client) as waking:
+        channel = f"{client.prefix}mine"
+        given: list[bytes] = []
+        async with waking.listen(channel) as listening:
+            waiting = asyncio.create_task(listening.message(EXPECTED_SECONDS, at_once=given.append))
+            await asyncio.sleep(0)
+            listening.tell(b"waited for")
+            assert given == [b"waited for"], "before the waiting task has its turn"
+            listening.tell(b"came before")
+            assert (await waiting, given) == (b"waited for", [b"waited for"])
+
+            assert await listening.message(EXPECTED_SECONDS, at_once=given.append) == b"came before"
+            assert given == [b"waited for", b"came before"]
+            assert await listening.message(NOT_EXPECTED_SECONDS, at_once=given.append) is None
+            listening.tell(b"nobody waits")
+            assert given == [b"waited for", b"came before"]
+
+
 async def test_a_message_from_before_entering_or_on_another_channel_wakes_nobody() -> None:
     async with on_shared("valkey") as client, waking_on(client) as waking:
         mine, theirs = f"{client.prefix}mine", f"{client.prefix}theirs"

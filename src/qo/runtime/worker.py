@@ -185,14 +185,15 @@ class Worker:
         """What the store hands over meanwhile is started at once."""
         try:
             while self._untaken_places() and not self._changed.is_set():
-                offer = self._make_offer()
                 found = await self._store.wait_for_work(
-                    worker=self.name, tasks=list(self._tasks), timeout_seconds=WAIT_SECONDS, offer=offer
+                    worker=self.name,
+                    tasks=list(self._tasks),
+                    timeout_seconds=WAIT_SECONDS,
+                    offer=self._make_offer(),
+                    filled=self._take_offered,
                 )
                 if not found.leases:
                     return
-                self._exchange.end_offer()
-                self._take(found)
                 await asyncio.sleep(0)  # so that its handler is called before anything else is sent
         except StoreUnavailable:
             await asyncio.sleep(TRY_AGAIN_SECONDS)  # the exchange that follows tells of it
@@ -201,6 +202,11 @@ class Worker:
         """Only while nothing runs: a handler that keeps the event loop busy would keep a job waiting that another
         worker could take."""
         return None if self._running or self._admitting else self._exchange.make_offer()
+
+    def _take_offered(self, claimed: Claimed) -> None:
+        if not self._stopping:  # then the offer is taken back
+            self._exchange.end_offer()
+            self._take(claimed)
 
     async def _take_back_offer(self) -> None:
         """It may have been filled meanwhile; that job goes back to its place."""

@@ -34,7 +34,7 @@ refunds     See `cancel`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from qo.event import AuditEntry, Feed
@@ -490,15 +490,21 @@ class Store(Protocol):
         ...
 
     async def wait_for_work(
-        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        timeout_seconds: float,
+        offer: Offer | None = None,
+        filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
         """Return, with `more`, as soon as a claim for these tasks might find something; empty when the time is up.
 
         It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
         With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns
-        its lease, which spares the worker a round trip. Who gives up waiting may have been given one all the same:
-        the next `claim` or `wait_for_work` with the same claim id answers it. With no time to wait, no offer stands
-        when this returns.
+        its lease, which spares the worker a round trip; `filled` is told of it first, as soon as it is known. Who
+        gives up waiting may have been given one all the same: the next `claim` or `wait_for_work` with the same claim
+        id answers it. With no time to wait, no offer stands when this returns.
         """
         ...
 

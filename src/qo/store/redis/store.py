@@ -6,7 +6,7 @@ Survives: what the server's persistence promises; `durability.py` says it in a l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -371,8 +371,22 @@ class RedisStore(Reading):
                         yield Feed(events=tuple(event_of(each) for each in told), cursor=newest)
 
     async def wait_for_work(
-        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        timeout_seconds: float,
+        offer: Offer | None = None,
+        filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
+        claimed = Claimed()
+
+        def find(found: Claimed) -> None:
+            nonlocal claimed
+            claimed = found
+            if found.leases and filled is not None:
+                filled(found)
+
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         wanted: dict[str, Any] = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "offer": offer}
@@ -381,13 +395,15 @@ class RedisStore(Reading):
                 left = deadline - loop.time()
                 wanted["idle_ms"] = int(2000 * NET_SECONDS) if left > 0 else 0
                 reply = await self._run("wait_for_work", wanted)
-                claimed = Claimed(leases=leases_of(reply), more=reply.answer["claimable"])
+                find(Claimed(leases=leases_of(reply), more=reply.answer["claimable"]))
                 if claimed.leases or claimed.more or left <= 0:
                     return claimed
                 due_in = reply.answer.get("due_in_ms", left * 1000) / 1000
-                message = await listening.message(min(left, due_in, NET_SECONDS))
+                message = await listening.message(
+                    min(left, due_in, NET_SECONDS), at_once=lambda came: find(_claimed_for(offer, came))
+                )
                 if message is not None:
-                    return _claimed_for(offer, message)
+                    return claimed
 
     # --- service data -----------------------------------------------------------------------------------------
 

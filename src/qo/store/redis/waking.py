@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -36,6 +36,7 @@ class Listening:
         self._ear: _Ear
         self._came: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._at_once: Callable[[bytes], None] | None = None
 
     async def __aenter__(self) -> Self:
         """Returns when the server has confirmed that it will send what is published from now on.
@@ -59,26 +60,41 @@ class Listening:
     ) -> None:
         self._ear.leave(self)
 
-    async def message(self, timeout_seconds: float) -> bytes | None:
+    async def message(self, timeout_seconds: float, *, at_once: Callable[[bytes], None] | None = None) -> bytes | None:
         """The next of those that came since entering, and waits for one; empty where some may have been missed, None
-        when the time is up."""
+        when the time is up. `at_once` is given it a turn of the event loop before this returns it."""
+        self._at_once = at_once
+        try:
+            if not self._came:
+                await self._wait(timeout_seconds)
+        finally:
+            at_once, self._at_once = self._at_once, None
         if not self._came:
-            loop = asyncio.get_running_loop()
-            self._waiter = loop.create_future()
-            # Not `asyncio.timeout`: who is woken would wait for what that does afterwards.
-            time_is_up = loop.call_later(timeout_seconds, self._wake)
-            try:
-                await self._waiter
-            finally:
-                self._waiter = None
-                time_is_up.cancel()
-        return self._came.popleft() if self._came else None
+            return None
+        message = self._came.popleft()
+        if at_once is not None:
+            at_once(message)
+        return message
+
+    async def _wait(self, timeout_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        # Not `asyncio.timeout`: who is woken would wait for what that does afterwards.
+        time_is_up = loop.call_later(timeout_seconds, self._wake)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            time_is_up.cancel()
 
     def tell(self, message: bytes) -> None:
         if len(self._came) == MESSAGES_AT_MOST:
             self._came.clear()
             message = b""
         self._came.append(message)
+        at_once, self._at_once = self._at_once, None
+        if at_once is not None:
+            at_once(message)
         self._wake()
 
     def _wake(self) -> None:

@@ -447,7 +447,13 @@ class SQLiteStore:
             await self._wait_for_events(after, kinds=SIGNALS, timeout_seconds=SIGNALS_SECONDS)
 
     async def wait_for_work(
-        self, *, worker: str, tasks: Sequence[str], timeout_seconds: float, offer: Offer | None = None
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        timeout_seconds: float,
+        offer: Offer | None = None,
+        filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
         async def is_claimable() -> bool:
             return await self._look(partial(watching.is_claimable, tasks=tasks, now=_clock()))
