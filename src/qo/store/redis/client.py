@@ -145,7 +145,7 @@ class _Line:
     def _what_goes_before(self, call: _Call, *, first: bool) -> tuple[_Call, ...]:
         """The first call of a function that is missing brings its library; those behind it, in the same batch too,
         find it there."""
-        if call.function is None or call.function.library not in self._missing:
+        if not self._missing or call.function is None or call.function.library not in self._missing:
             return (self._ahead,) if first else ()
         library = call.function.library
         self._missing.discard(library)

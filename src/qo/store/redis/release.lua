@@ -7,13 +7,16 @@
 -- include lib/hand_over.lua
 -- include lib/wake.lua
 
+local tokens, has_left = {}, {}
+
 local function release(holder, token)
-  local held = lease.of_caller(holder)
+  local held = not has_left[holder] and lease.of_caller(holder)
   if held then
     if token and token ~= held then
       return false
     end
-    lease.finish({ held })
+    has_left[holder] = true
+    tokens[#tokens + 1] = held
     return true
   end
   local ticket = not token and tickets.get(holder)
@@ -23,17 +26,14 @@ local function release(holder, token)
   return ticket and true or false
 end
 
-local holders, tokens, answers = {}, {}, {}
+local holders, answers = {}, {}
 for i, wanted in ipairs(arguments.holders) do
   holders[i] = wanted.holder
 end
 lease.load_callers(holders)
-for _, holder in ipairs(holders) do
-  tokens[#tokens + 1] = lease.of_caller(holder)
-end
-lease.load_with_groups(tokens)
 for i, wanted in ipairs(arguments.holders) do
   answers[i] = release(wanted.holder, wanted.token)
 end
+lease.finish(tokens)
 hand_over()
 return step.answer({ answers = answers })

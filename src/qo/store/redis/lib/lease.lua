@@ -215,7 +215,7 @@ function lease.is_held(row, token)
   return HELD[row.state] and row.token == token
 end
 
-function lease.load_with_groups(tokens)
+local function load_with_groups(tokens)
   -- What they hold, too, by one look for all.
   lease.load(tokens)
   local names = {}
@@ -229,7 +229,7 @@ end
 
 function lease.finish(tokens)
   -- Free the slots and forget the leases; what becomes of the jobs is the caller's to say.
-  lease.load_with_groups(tokens)
+  load_with_groups(tokens)
   for _, token in ipairs(tokens) do
     local taken = leases[token]
     for name, number in pairs(taken.slots or NONE) do
