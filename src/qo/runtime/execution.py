@@ -26,7 +26,7 @@ from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, Th
 from qo.runtime.failure import report_failure
 from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
-from qo.store.check import check_outcome
+from qo.store.check import check_advance, check_outcome
 from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal
 
 log = logging.getLogger("qo.worker")
@@ -251,6 +251,7 @@ class Execution:
     # --- to the store -----------------------------------------------------------------------------------------
 
     async def _report(self, advance: Advance) -> None:
+        check_advance(advance)  # here, because it is sent together with those of other jobs
         self.reported = True
         self._heed(await self._send_advance(advance))
 

@@ -27,7 +27,6 @@ from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
-from qo.store.check import check_advance
 from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
@@ -60,7 +59,7 @@ class Worker:
         """claimed, and waiting for slots that are kept elsewhere"""
         self._releasing: set[asyncio.Task[None]] = set()
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
-        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance, check=check_advance)
+        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
         self._changed = asyncio.Event()
         self._exchange: Exchange
         self._stopping = False
