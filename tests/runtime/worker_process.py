@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -254,17 +255,22 @@ class Running:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.pid = process.pid
+        self._kept: deque[str] = deque()
 
-    async def line_with(self, text: str) -> str:
-        """Its next line that has this text in it."""
-        assert self.process.stdout is not None
-        lines = []
+    async def line_with(self, text: str, *, keeping_others: bool = False) -> str:
+        """Its next line that has this text in it. Those before it are passed over, or kept for whoever asks next."""
+        passed: list[str] = []
         async with asyncio.timeout(AT_MOST_SECONDS):
-            async for line in self.process.stdout:
-                lines.append(line.decode())
-                if text in lines[-1]:
-                    return lines[-1].strip()
-        raise AssertionError(f"The program ended without telling {text!r}: {''.join(lines)}")
+            while text not in (line := await self._next_line()):
+                assert line, f"The program ended without telling {text!r}: {''.join(passed)}"
+                passed.append(line)
+        if keeping_others:
+            self._kept.extendleft(reversed(passed))
+        return line.strip()
+
+    async def _next_line(self) -> str:
+        assert self.process.stdout is not None
+        return self._kept.popleft() if self._kept else (await self.process.stdout.readline()).decode()
 
     async def ended(self) -> int:
         async with asyncio.timeout(AT_MOST_SECONDS):
@@ -281,7 +287,8 @@ class Nursery(Running):
         assert self.process.stdin is not None
         async with self._turn:
             self.process.stdin.write(f"{verb} {name}\n".encode())
-            await self.line_with(f"{verb} {name} done")
+            # One that is woken may tell something before it is told here that it was woken.
+            await self.line_with(f"{verb} {name} done", keeping_others=True)
 
 
 @asynccontextmanager
