@@ -15,12 +15,16 @@ import qo
 async def test_no_more_run_at_once_than_the_worker_has_places(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, concurrency=3)
     running_now, most = 0, 0
+    all_places_are_taken = asyncio.Event()
 
     @worker.task
     async def count() -> None:
         nonlocal running_now, most
         running_now += 1
         most = max(most, running_now)
+        if running_now == 3:
+            all_places_are_taken.set()
+        await all_places_are_taken.wait()
         await asyncio.sleep(0.001)
         running_now -= 1
 
