@@ -21,7 +21,10 @@ TRY_AGAIN_SECONDS = 1.0
 
 
 class Exchange:
-    """`outcomes` are what the store has to be told; their leases are kept alive until it has been."""
+    """Round trips of a running worker. One is waited for at a time; when there is much to do, another has begun.
+
+    `outcomes` are what the store has to be told; their leases are kept alive until it has been.
+    """
 
     def __init__(
         self,
@@ -59,7 +62,9 @@ class Exchange:
         self._plenty = False
         """the last claim got all it asked for"""
         self._is_awaited = False
+        """a round trip is under way"""
         self._ahead: asyncio.Future[bool] | None = None
+        """and this one behind it"""
 
     # --- what there is to tell, and to take -------------------------------------------------------------------
 
@@ -169,15 +174,20 @@ class Exchange:
     async def _tell_what_runs(self) -> None:
         """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
         begun = {execution.lease.token: execution for execution in self._unreported if execution.has_news()}
-        if begun:
-            for held in await self._store.advance(
+        self._unreported = [each for each in self._unreported if not (each.begun or each.has_ended)]
+        if not begun:
+            return
+        try:
+            answers = await self._store.advance(
                 [Advance(job_id=execution.lease.job.id, token=token) for token, execution in begun.items()]
-            ):
-                if held.lost or held.cancel_wanted:
-                    begun[held.token].interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
-        for execution in begun.values():
-            execution.reported = True
-        self._unreported = [each for each in self._unreported if not (each.reported or each.has_ended)]
+            )
+        except BaseException:
+            self._unreported += begun.values()
+            raise
+        for held in answers:
+            begun[held.token].reported = True
+            if held.lost or held.cancel_wanted:
+                begun[held.token].interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
 
     async def _claim(self, places: int) -> Claimed | None:
         if not places or not self._untaken():  # a worker may have been stopped since this was begun

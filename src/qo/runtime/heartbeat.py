@@ -12,7 +12,7 @@ import time
 from contextlib import aclosing
 
 from qo.errors import QoError
-from qo.event import CANCEL_WANTED, Feed
+from qo.event import CANCEL_WANTED, LEASE_LOST, Feed
 from qo.runtime.execution import Execution, Interruption
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.trouble import Trouble
@@ -153,7 +153,7 @@ class Heartbeat:
     def _heed(self, execution: Execution, kind: str, token: str | None) -> None:
         if kind == CANCEL_WANTED:
             self._interrupt(execution, Interruption.CANCELLED)
-        elif token == execution.lease.token:  # an earlier lease on the same job is no longer ours to lose
+        elif kind == LEASE_LOST and token == execution.lease.token:  # an earlier lease on it is no longer ours to lose
             self._interrupt(execution, Interruption.LOST)
 
     def _lost_elsewhere(self, token: str) -> None:

@@ -117,19 +117,18 @@ class LeaseInProcess(msgspec.Struct, eq=False):
         return f"<lease {self._token} of slots {self.slots}>"
 
 
-class Waiter(LeaseInProcess, eq=False):
-    """Somebody in line: a lease to be, which has numbers as soon as it is let in and before it is woken."""
+class Waiting(LeaseInProcess, eq=False):
+    """Somebody in line: a lease to be, which has numbers as soon as it is let in and before it is woken.
+
+    Each kind has a `wake` of its own, which tells it from whatever thread. False: there is nobody left to be told.
+    """
 
     key: int
     since: float
     gave_up: bool
 
-    def wake(self) -> bool:
-        """Tell it, from whatever thread. False: there is nobody left to be told."""
-        raise NotImplementedError
 
-
-class ThreadWaiter(Waiter, eq=False):
+class ThreadWaiter(Waiting, eq=False):
     _told: threading.Lock
 
     def wait(self, timeout: float | None) -> None:
@@ -146,7 +145,7 @@ def new_thread_waiter(line: Line, key: int, since: float) -> Waiter:
     return ThreadWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, told)
 
 
-class TaskWaiter(Waiter, eq=False):
+class TaskWaiter(Waiting, eq=False):
     """To wait, await `told`: it is done when the slots are there or the time is up; the numbers tell which."""
 
     _loop: asyncio.AbstractEventLoop
@@ -180,4 +179,5 @@ def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
     return TaskWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, loop, loop.create_future())
 
 
+Waiter = ThreadWaiter | TaskWaiter
 NewWaiter = Callable[[Line, int, float], Waiter]

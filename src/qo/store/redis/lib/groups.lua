@@ -15,7 +15,7 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 local TIER, TASK, SUBMIT = 3, 4, 5
-local FREE_AT_ONCE = 16
+local FREE_AT_ONCE = 16 -- how many free numbers are read at a time
 
 local KINDS = { user = true, project = true, tier = true, priority = true, parent = true, provider = true }
 
@@ -32,6 +32,7 @@ local function remember(name, text)
     group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
     group.had_room = groups.has_room(group)
   else
+    -- Made whole at once, because most groups have no settings and a table that grows costs more than all the rest.
     group = { name = name, stored = false, spoken_for = 0, last_job = 0, active = 0, had_room = true }
   end
   read[name] = group
@@ -52,11 +53,8 @@ function groups.load(names)
       missing[#missing + 1] = name
     end
   end
-  for first = 1, #missing, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
-    for i, text in ipairs(call('HMGET', key('groups'), unpack(missing, first, last))) do
-      remember(missing[first + i - 1], text)
-    end
+  for i, text in ipairs(fields_of(key('groups'), missing)) do
+    remember(missing[i], text)
   end
 end
 
@@ -111,7 +109,6 @@ local function lowest(numbers)
 end
 
 local function lowest_free(group)
-  -- Some are read at a time; those taken are removed at the end.
   if group.limit and group.active == 0 and not group.returned then
     return nil
   end

@@ -1,5 +1,5 @@
 -- hand_over: give free slots to waiting callers, without passing a job or caller that could go first. Runs at the end
--- of every step that writes; costs one look where nobody waits. The contract is at `Store.acquire`.
+-- of every step that writes; looks at nothing where nobody waits. The contract is at `Store.acquire`.
 -- include lib/tickets.lua
 -- include lib/workers.lua
 -- exports hand_over

@@ -23,11 +23,8 @@ function lease.load(tokens)
       missing[#missing + 1] = token
     end
   end
-  for first = 1, #missing, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
-    for i, text in ipairs(call('HMGET', key('leases'), unpack(missing, first, last))) do
-      leases[missing[first + i - 1]] = text and cmsgpack.unpack(text) or false
-    end
+  for i, text in ipairs(fields_of(key('leases'), missing)) do
+    leases[missing[i]] = text and cmsgpack.unpack(text) or false
   end
 end
 
@@ -44,11 +41,8 @@ end
 
 function lease.load_callers(holders)
   -- By one look for all, before any of them gets or gives back anything.
-  for first = 1, #holders, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #holders)
-    for i, token in ipairs(call('HMGET', written(key('callers')), unpack(holders, first, last))) do
-      callers[holders[first + i - 1]] = token
-    end
+  for i, token in ipairs(fields_of(written(key('callers')), holders)) do
+    callers[holders[i]] = token
   end
 end
 

@@ -20,14 +20,9 @@ function rows.load(numbers)
       missing[#missing + 1] = number
     end
   end
-  for first = 1, #missing, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #missing)
-    local found = call('HMGET', key('jobs'), unpack(missing, first, last))
-    for i, text in ipairs(found) do
-      if text then
-        loaded[missing[first + i - 1]] = cmsgpack.unpack(text)
-        packed[missing[first + i - 1]] = text
-      end
+  for i, text in ipairs(fields_of(key('jobs'), missing)) do
+    if text then
+      loaded[missing[i]], packed[missing[i]] = cmsgpack.unpack(text), text
     end
   end
 end
@@ -41,17 +36,7 @@ end
 
 function rows.numbers(ids)
   -- The numbers of these ids, by one look; false where there is none.
-  if #ids == 0 then
-    return {}
-  end
-  local numbers = {}
-  for first = 1, #ids, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #ids)
-    for _, number in ipairs(call('HMGET', written(key('ids')), unpack(ids, first, last))) do
-      numbers[#numbers + 1] = number
-    end
-  end
-  return numbers
+  return #ids > 0 and fields_of(written(key('ids')), ids) or {}
 end
 
 function rows.find(id)
@@ -107,7 +92,7 @@ function rows.contents(numbers)
   elseif #numbers == 1 and payloads[numbers[1]] then
     return { payloads[numbers[1]] }, { false }
   end
-  return call('HMGET', written(key('payloads')), unpack(numbers)), call('HMGET', key('checkpoints'), unpack(numbers))
+  return fields_of(written(key('payloads')), numbers), fields_of(key('checkpoints'), numbers)
 end
 
 function rows.save(row)
