@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from harness import LEASE, acquire, limit, start, submit, submit_all, succeed
+from harness import LEASE, acquire, limit, start, submission, submit, submit_all, submit_list, succeed
 from redis_calls import KINDS, eventually, new_namespace
 from redis_snapshot import snapshot
 from servers import shared_server
 
 from qo.event import GRANTED
 from qo.job import State
+from qo.store.check_value import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Claimed, Offer
+from qo.store.values import Claimed, Offer, Standing
 
 LONG_SECONDS = 30.0
 
@@ -104,6 +105,16 @@ async def test_what_comes_first_in_line_is_what_an_offer_gets(store: RedisStore)
         await store.set_paused("work", False)
 
         assert jobs_of(await waiting) == ["urgent"]
+
+
+async def test_a_job_that_entered_the_line_again_in_the_step_that_claims_it_leaves_it_wholly(store: RedisStore) -> None:
+    first = submission("a", user="anna", standing=Standing(tier="free"))
+    second = submission("b", user="anna", standing=Standing(tier="pro"), run_at_ms=MAX_TIME_MS)
+    async with offering(store) as waiting:
+        await submit_list(store, [first, second], now=None)  # the tier that comes with b holds for a as well
+
+        assert jobs_of(await waiting) == ["a"]
+    assert await store.positions() == {}
 
 
 async def test_no_limit_is_exceeded_by_offers(store: RedisStore) -> None:

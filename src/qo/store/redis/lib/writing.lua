@@ -7,9 +7,10 @@ local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousand
 
 local pending -- by key: the arguments of one command so far
 local commands -- by key: that command
+local begun -- by key: whether some of it has been written already
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  pending, commands = {}, {}
+  pending, commands, begun = {}, {}, {}
 end
 
 local function call_in_parts(command, name, list)
@@ -22,7 +23,7 @@ local function written(name)
   -- The key, safe to be read: what waits to be written there is written first.
   local waiting = pending[name]
   if waiting then
-    pending[name] = nil
+    pending[name], begun[name] = nil, true
     call_in_parts(commands[name], name, waiting)
   end
   return name
@@ -43,10 +44,10 @@ local function later(command, name, a, b)
 end
 
 local function take_back(name, member)
-  -- Out of a sorted set, where nobody but this step has put it: perhaps it has not been written yet.
+  -- Out of a sorted set into which nobody but this step has put it: where that is all that is to be written, nothing is.
   local waiting = pending[name]
-  if waiting and commands[name] == 'ZADD' and waiting[#waiting] == member then
-    waiting[#waiting], waiting[#waiting - 1] = nil, nil
+  if waiting and not begun[name] and #waiting == 2 and commands[name] == 'ZADD' and waiting[2] == member then
+    pending[name] = nil
   else
     later('ZREM', name, member)
   end
