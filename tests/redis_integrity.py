@@ -82,6 +82,9 @@ def _differences_of_counters(keys: Keys) -> Iterator[str]:
     waiting = counters.get("waiting_callers", 0)
     if waiting != len(keys["tickets"]):
         yield f"  'counters': {waiting} callers wait by them, and yet there are {sorted(keys['tickets'])}"
+    in_line = counters.get("in_line", 0)
+    if in_line != len(keys["line"]):
+        yield f"  'counters': {in_line} jobs are in line by them, and yet there are {sorted(keys['line'])}"
     for index in ("due", "closed", "expiry", "ticket_expiry"):
         soonest, first = counters.get(f"soonest_{index}"), min(keys[index].values(), default=None)
         if first is not None and soonest > first:

@@ -24,7 +24,7 @@ FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 COUNTERS = [
     *("newest_event", "newest_signal", "oldest_event", "next_sequence", "last_token", "last_job", "oldest_job"),
     *("last_audit", "forget_from", "noted_at", "no_expiry_before", "waiting_callers"),
-    *("soonest_due", "soonest_closed", "soonest_expiry", "soonest_ticket_expiry"),
+    *("soonest_due", "soonest_closed", "soonest_expiry", "soonest_ticket_expiry", "in_line"),
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 

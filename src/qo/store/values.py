@@ -93,7 +93,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     iterations_max: int | None = None
 
 
-class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     id: str
     task: str
     payload: bytes = b"null"

@@ -11,7 +11,7 @@ local no_jobs -- that a worker could take; a caller adds none
 local function is_alone()
   -- Nobody else waits, neither callers nor jobs that a worker could take first.
   if no_jobs == nil then
-    no_jobs = call('EXISTS', written(key('line'))) == 0 or call('EXISTS', key('workers')) == 0
+    no_jobs = line.length() == 0 or call('EXISTS', key('workers')) == 0
   end
   return no_jobs and not tickets.are_there()
 end

@@ -61,6 +61,7 @@ class JobRow(msgspec.Struct, gc=False):
 
 
 decode_row = msgspec.msgpack.Decoder(JobRow).decode
+_decode = msgspec.msgpack.Decoder().decode
 
 TOKEN_DIGITS = 16
 
@@ -79,7 +80,7 @@ class Reply:
 
     def __init__(self, reply: list[Any]) -> None:
         self._blobs = reply
-        self.answer: dict[str, Any] = msgspec.msgpack.decode(reply[0]) or {}  # an empty table is a list to Lua
+        self.answer: dict[str, Any] = _decode(reply[0]) or {}  # an empty table is a list to Lua
         tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
         self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
 

@@ -95,7 +95,7 @@ local function refused(submission, row, standing, is_new)
   if size and quota.used_on(row.user, quota.day_of(step.now)) + charged >= size then
     return -- it is deferred instead
   end
-  local waiting = call('ZCARD', written(key('line'))) + joining
+  local waiting = line.length() + joining
   if waiting >= submission.cap then
     return { reason = 'full', waiting = waiting, cap = submission.cap }
   end
@@ -142,7 +142,7 @@ local function accept(submission, row, standing, is_new, ignored)
   local day = day_it_is_due(row)
   if size and quota.used_on(row.user, day) >= size then
     local later_day = quota.first_day_with_room(row.user, day + 1, size)
-    quota.defer(row, later_day, quota.midnight(later_day) + submission.quota_jitter_ms)
+    quota.defer(row, later_day, quota.midnight(later_day) + (submission.quota_jitter_ms or 0))
   end
   note_whom_it_belongs_to(row)
   if waits then

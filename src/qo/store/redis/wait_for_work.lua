@@ -13,6 +13,9 @@ local function next_due()
 end
 
 local function is_claimable()
+  if line.length() == 0 then
+    return false
+  end
   for _, task in ipairs(arguments.tasks) do
     if groups.gates_open(task) and call('EXISTS', key('ready:', task), key('open:', task)) > 0 then
       return true

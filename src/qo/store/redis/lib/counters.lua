@@ -11,6 +11,7 @@ local COUNTERS = {
   { 'last_token', 0 }, { 'last_job', 0 }, { 'oldest_job', 1 }, { 'last_audit', 0 }, { 'forget_from', 0 },
   { 'noted_at', false }, { 'no_expiry_before', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
   { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER }, { 'soonest_ticket_expiry', NEVER },
+  { 'in_line', 0 },
 }
 local place_of = {}
 for place = 1, #COUNTERS do

@@ -35,9 +35,14 @@ end
 -- --- how many stand before ------------------------------------------------------------------------------------
 
 local up_to -- by priority: how many in line have it or a better one, counted once and then kept right
+local lone -- the only one in line, where this step has put it there
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  up_to = {}
+  up_to, lone = {}, nil
+end
+
+function line.length()
+  return step.counter('in_line')
 end
 
 local function count(order_key, change)
@@ -53,7 +58,10 @@ local function position_of_newest(order_key, boost)
   -- Of one that is about to enter. Nothing was drawn later, so only those that the boost passed stand behind it in its
   -- priority.
   local own = line.priority_of(order_key)
-  if not up_to[own] then
+  if line.length() == 0 then
+    up_to[own] = 0
+    return 1
+  elseif not up_to[own] then
     up_to[own] = call('ZCOUNT', written(key('line')), '-inf', below(line.order_key(own + 1, 0)))
   end
   if not boost then
@@ -80,11 +88,19 @@ local function put_aside_or_ready(row, before)
   end
 end
 
+local function take_out(name, row)
+  if rows.is_new(row) then
+    take_back(name, row.number)
+  else
+    later('ZREM', name, row.number)
+  end
+end
+
 local function step_aside(row)
   if row.parked then
     groups.unpark(row.parked, row.task, row.number)
   else
-    later('ZREM', key('ready:', row.task), row.number)
+    take_out(key('ready:', row.task), row)
   end
 end
 
@@ -92,6 +108,8 @@ function line.enter(row, order_key)
   row.key = order_key
   row.aged_at = step.now
   count(order_key, 1)
+  lone = line.length() == 0 and row or nil
+  step.set_counter('in_line', line.length() + 1)
   later('ZADD', key('line'), order_key, row.number)
   later('ZADD', key('aged'), step.now, row.number)
   put_aside_or_ready(row, nil)
@@ -117,22 +135,25 @@ function line.park(row, group)
   rows.save(row)
 end
 
-local function take_out(index, row)
-  if rows.is_new(row) then
-    take_back(key(index), row.number)
-  else
-    later('ZREM', key(index), row.number)
-  end
-end
-
 function line.leave(row)
   -- Out of the line, keeping the key, so that the job can come back to it.
   count(row.key, -1)
-  take_out('line', row)
-  take_out('aged', row)
+  lone = nil
+  step.set_counter('in_line', line.length() - 1)
+  take_out(key('line'), row)
+  take_out(key('aged'), row)
   step_aside(row)
   row.parked, row.aged_at = nil, nil
   rows.save(row)
+end
+
+function line.candidates(task)
+  -- Those of a task, with their keys, where they are known without a look: nobody is in line, or one who has just come.
+  if line.length() == 0 then
+    return NONE
+  elseif lone and not lone.parked then
+    return lone.task == task and { lone.number, lone.key } or NONE
+  end
 end
 
 function line.give_up_place(row)

@@ -96,7 +96,7 @@ function rows.contents(numbers)
 end
 
 function rows.save(row)
-  changed[row.number] = row
+  changed[row.number], packed[row.number] = row, nil
 end
 
 function rows.delete(row)
@@ -106,24 +106,21 @@ function rows.delete(row)
   later('HDEL', key('ids'), row.id)
 end
 
-function rows.write()
-  for number, row in pairs(changed) do
-    local text = cmsgpack.pack(row)
-    packed[number] = text
-    later('HSET', key('jobs'), number, text)
-  end
-  changed = {}
-end
-
 function rows.packed(row)
-  -- A row as it is stored. To be asked when nothing more will change in it.
-  if changed[row.number] then
-    rows.write()
+  -- A row as it is to be stored. Who changes it after that saves it again.
+  local text = packed[row.number]
+  if not text then
+    text = cmsgpack.pack(row)
+    packed[row.number] = text
   end
-  return packed[row.number]
+  return text
 end
 
-at_the_end[#at_the_end + 1] = rows.write
+at_the_end[#at_the_end + 1] = function()
+  for number, row in pairs(changed) do
+    later('HSET', key('jobs'), number, rows.packed(row))
+  end
+end
 
 -- --- what tasks say of their jobs -------------------------------------------------------------------------------
 

@@ -61,11 +61,15 @@ local function open_group(from)
 end
 
 local function new_task(task)
-  local candidates = { task = task, ready = source(key('ready:', task)), open = source(key('open:', task)), parked = {} }
+  local ready, open = source(key('ready:', task)), source(key('open:', task))
   if task ~= CALLERS then
-    candidates.ready.read = load_jobs
+    ready.read = load_jobs
+    local known = line.candidates(task)
+    if known then
+      ready.found, ready.ended, open.ended = known, true, true
+    end
   end
-  return candidates
+  return { task = task, ready = ready, open = open, parked = {} }
 end
 
 local function first_of(candidates)
