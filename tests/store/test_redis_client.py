@@ -13,7 +13,7 @@ from servers import Kind, Server, shared_server
 from qo.errors import StoreUnavailable
 from qo.store.redis import client as client_module
 from qo.store.redis.client import Client
-from qo.store.redis.connection import Connection, ServerRefused
+from qo.store.redis.connection import BUFFER_BYTES, Connection, ServerRefused
 from qo.store.redis.functions import Function
 
 
@@ -41,6 +41,15 @@ async def test_a_function_is_given_the_prefix_and_its_arguments_and_answers_in_b
             client.prefix.encode(), b"text", b"\x00\xff", b"9007199254740992",
         ]  # fmt: skip
         assert await client.run(Function.alone("return {1, 'a', {}, false}"), []) == [1, b"a", [], None]
+
+
+@pytest.mark.parametrize("size", [1, BUFFER_BYTES - 1, BUFFER_BYTES, 3 * BUFFER_BYTES + 1])
+async def test_answers_of_any_size_come_whole_and_in_order(size: int) -> None:
+    texts = [bytes([97 + number]) * size for number in range(6)]
+    async with on_shared("valkey") as client:
+        answers = await asyncio.gather(*(client.run(ECHO, [text]) for text in texts))
+
+    assert [text for _, text in answers] == texts
 
 
 async def test_an_error_of_a_function_is_its_own_callers_alone() -> None:

@@ -23,6 +23,7 @@ READ_SECONDS = 10.0
 """How long the server may be silent while it owes answers. Far above what any function takes, because whoever runs out
 of it has the call sent again, and the first one may still be running."""
 CONNECT_SECONDS = 5.0
+BUFFER_BYTES = 1 << 16
 
 NOT_NOW = frozenset(
     ["ASK", "BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "MOVED", "NOREPLICAS", "READONLY", "TRYAGAIN"]
@@ -70,8 +71,12 @@ def pack(command: tuple[Argument, ...]) -> bytes:
     return hiredis.pack_command(command)  # type: ignore[arg-type, no-any-return]  # declared for one argument only
 
 
-class Connection(asyncio.Protocol):
-    """`hear` gets every reply, in the order of the commands; `lost` is called once, when the connection is gone."""
+class Connection(asyncio.BufferedProtocol):
+    """`hear` gets every reply, in the order of the commands; `lost` is called once, when the connection is gone.
+
+    With a buffer of its own: a plain protocol would be given a new one of 256 KB for every message, which took longer
+    than everything else that is done with a message.
+    """
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -80,14 +85,18 @@ class Connection(asyncio.Protocol):
         self.heard_at = 0.0
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(replyError=ServerRefused, notEnoughData=_NOT_YET)
+        self._buffer = bytearray(BUFFER_BYTES)
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # which uvloop's are not in the sense of isinstance
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self.heard_at = self._loop.time()
-        self._reader.feed(data)
+        self._reader.feed(self._buffer, 0, nbytes)  # type: ignore[arg-type]  # declared for bytes only
         try:
             while (reply := self._reader.gets()) is not _NOT_YET:
                 self.hear(reply)
