@@ -23,6 +23,7 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from servers import Kind, Server  # the tests know how to start one
 
 SCRIPTS = ("cmdstat_fcall",)
+WORKER_PROCESSES = 9
 
 
 async def info(store: RedisStore, section: str) -> dict[str, str]:
@@ -100,9 +101,13 @@ async def report_worker(url: str, jobs: int) -> None:
     print(f"  submit {submitting.told(jobs)}")
     print(f"  drain  {draining.told(jobs)}")
     same = await start_ms_same_process(url, 100)
-    other, _, _ = await other_process(url, 100)
+    # Each worker process has its own luck of where its memory lies.
+    others = [(await other_process(url, 40))[0] for _ in range(WORKER_PROCESSES)]
     print(f"  idle worker, job submitted from the same process: starts after {same:.2f} ms at the median")
-    print(f"  idle worker, job submitted from another process:  starts after {other:.2f} ms (within 1.2)")
+    print(
+        f"  idle worker, job submitted from another process:  starts after {statistics.median(others):.2f} ms "
+        f"(within 1.2); {min(others):.2f} to {max(others):.2f} in {WORKER_PROCESSES} workers one after the other"
+    )
 
 
 async def report_flat(url: str, *, many: int, parked: int, batches: int = 60) -> None:

@@ -147,10 +147,10 @@ class New(msgspec.Struct, frozen=True):
 def status_of(state: State, stage: str | None) -> str:
     """What people see: the stage while a staged job runs, `ready` when it has succeeded."""
     if stage is None:
-        return state.value
+        return str(state)
     if state is State.RUNNING:
         return stage
-    return "ready" if state is State.SUCCEEDED else state.value
+    return "ready" if state is State.SUCCEEDED else str(state)
 
 
 @lru_cache(maxsize=1024)

@@ -354,21 +354,21 @@ class Client:
     def availability(self) -> Availability:
         return self._server.availability
 
-    async def run(
+    def run(
         self, function: Function, arguments: Sequence[Argument], *, patience_seconds: float | None = None
-    ) -> Any:
+    ) -> asyncio.Future[Any]:
         """The function's reply, with keys[1] the prefix: bytes, integers, lists and None.
 
         Raises StoreUnavailable when patience is over, and ServerRefused for an error that the function answers.
         """
         command = ("FCALL", function.name, 1, self.prefix, *arguments)
         patience_seconds = self.patience_seconds if patience_seconds is None else patience_seconds
-        return await self._line().call(command, function, patience_seconds)
+        return self._line().call(command, function, patience_seconds)
 
-    async def command(self, *arguments: Argument, patience_seconds: float | None = None) -> Any:
+    def command(self, *arguments: Argument, patience_seconds: float | None = None) -> asyncio.Future[Any]:
         """A plain command's reply, likewise."""
         patience_seconds = self.patience_seconds if patience_seconds is None else patience_seconds
-        return await self._line().call(arguments, None, patience_seconds)
+        return self._line().call(arguments, None, patience_seconds)
 
     async def close(self) -> None:
         """Refuse more calls, wait for the answers that this loop's calls still expect, and let go of all connections.
