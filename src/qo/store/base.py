@@ -2,8 +2,9 @@
 
 Each operation is one atomic step: it happens wholly or not at all, and what it answers is durable
 as far as the store promises. Bad input is refused with a sentence before anything is changed
-(`store/check.py`). `now` is whole milliseconds since 1970 and only given by tests; otherwise the
-store's own clock decides. `tests/conformance/model.py` is the same contract as a program.
+(`store/check.py`). What only reads is in `store/reading.py`. `now` is whole milliseconds since 1970
+and only given by tests; otherwise the store's own clock decides. `tests/conformance/model.py` is the
+same contract as a program.
 
 Rules that hold for all operations:
 
@@ -34,49 +35,39 @@ refunds     See `cancel`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol
 
-from qo.event import AuditEntry, Feed
 from qo.job import Job, JobError
+from qo.store.reading import Reading
 from qo.store.values import (
     Accepted,
     Advance,
     Average,
-    Blockers,
     Bounds,
     Claimed,
     Finished,
     Grant,
-    GroupStatus,
     Held,
-    InLine,
-    Lease,
     Limit,
     LimitIgnored,
-    Mean,
     Offer,
     Outcome,
-    ParentStatus,
     Portion,
-    Record,
     Refusal,
     Registration,
     Reminder,
     Renewal,
-    SeriesPoint,
     Standing,
     Submission,
     Ticket,
-    UserUsage,
-    WorkerInfo,
 )
 
 HANDED_OVER_LEASE_MS = 10_000
 """How long a caller who was handed a slot may take to notice; the first renewal makes it a full lease."""
 
 
-class Store(Protocol):
+class Store(Reading, Protocol):
     kind: Literal["sql", "redis"]
     """what decides how long ended jobs are kept"""
     promise: str
@@ -318,8 +309,23 @@ class Store(Protocol):
         """
         ...
 
-    async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
-        """The live workers, by name."""
+    async def wait_for_work(
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        timeout_seconds: float,
+        offer: Offer | None = None,
+        filled: Callable[[Claimed], None] | None = None,
+    ) -> Claimed:
+        """Return, with `more`, as soon as a claim for these tasks might find something; empty when the time is up.
+
+        It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
+        With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns
+        its lease, which spares the worker a round trip; `filled` is told of it first, as soon as it is known. Who
+        gives up waiting may have been given one all the same: the next `claim` or `wait_for_work` with the same claim
+        id answers it. With no time to wait, no offer stands when this returns.
+        """
         ...
 
     # --- upkeep: bounded, in order, safe at any time ----------------------------------------------------------
@@ -367,156 +373,21 @@ class Store(Protocol):
         """
         ...
 
-    # --- reading: never waits for a writer --------------------------------------------------------------------
-
-    async def job(self, job_id: str) -> Job:
-        """One job with its position. Raises JobNotFound."""
-        ...
-
-    async def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
-        """A job's payload and checkpoint. Raises JobNotFound."""
-        ...
-
-    async def jobs(
-        self,
-        *,
-        status: str | None = None,
-        user: str | None = None,
-        task: str | None = None,
-        parent: str | None = None,
-        limit: int = 100,
-        newest_first: bool = False,
-    ) -> tuple[Job, ...]:
-        """Jobs in line in their order (with positions), then all others by submission; `status` by status or state.
-        `newest_first`: the others newest first."""
-        ...
-
-    async def line(self, *, limit: int) -> tuple[InLine, ...]:
-        """The first `limit` jobs in line, in order, with only what they compete for: for whoever reads thousands.
-        Jobs further back cost nothing."""
-        ...
-
-    async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        """1-based ranks of those that are in line, of all or of the given ones, from one ordered pass."""
-        ...
-
-    async def waiting_count(self) -> int:
-        """How many jobs are in line."""
-        ...
-
-    async def parent(self, parent: str) -> ParentStatus:
-        """A parent and its jobs. Raises ParentNotFound."""
-        ...
-
-    async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
-        """What stands between a job and its start. Raises JobNotFound."""
-        ...
-
-    async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
-        """Live leases on jobs, by token; payloads are left empty."""
-        ...
-
-    async def group(self, group: str) -> GroupStatus:
-        """A group as it is; one nobody has named is unlimited and empty."""
-        ...
-
-    async def groups(self) -> tuple[GroupStatus, ...]:
-        """All groups that have a limit, a pause, a closing time or holders, by name; without their slots."""
-        ...
-
-    async def usage(self, user: str, *, now: int | None = None) -> UserUsage: ...
-
-    async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
-        """Figures by (name, minute); minute 0 holds what is older than the retention. Names:
-
-        submitted · wait:<priority> (starts, and how long they had waited) · ended:<state> (and how long they ran;
-        of a retry, `ended:scheduled`) · rejected:<kind> · acquired:<kind>:<seconds> (slots taken in limited groups
-        by jobs and callers, by the wait in whole seconds rounded up to a power of two, at most 65536; 0 for none)
-        """
-        ...
-
-    async def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-        """Newest first."""
-        ...
-
     # --- figures for estimates --------------------------------------------------------------------------------
 
     async def observe(self, observations: Sequence[tuple[Average, float]]) -> None:
         """Move averages by one value each: `value += weight * (new - value)`, likewise the squares."""
         ...
 
-    async def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
-        """Those that exist."""
-        ...
-
     async def record_estimate_errors(self, task: str, ratios: Sequence[float], *, keep: int = 500) -> None:
         """Remember how wrong estimates were (actual wait / estimate), the newest `keep` a task."""
         ...
 
-    async def estimate_errors(self, task: str) -> tuple[float, ...]:
-        """Oldest first."""
-        ...
-
-    # --- following --------------------------------------------------------------------------------------------
-
-    async def events(
-        self,
-        after: int,
-        *,
-        kinds: Collection[str] | None = None,
-        subjects: Collection[str] | None = None,
-        limit: int = 1000,
-    ) -> Feed:
-        """Events after a cursor, of these kinds and subjects. 0 is before the first; a cursor older than what is
-        kept is told `reset`. The new cursor is behind everything looked at, whether or not it was wanted.
-        """
-        ...
-
-    async def newest_event(self) -> int:
-        """The cursor behind everything that has happened."""
-        ...
-
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
-        """Return True as soon as there are events after the cursor, False when the time is up."""
-        ...
-
-    def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
-        """SIGNALS after a cursor and as they happen, for as long as one listens: all that are about leases and tickets
-        of this worker. Those of others may be among them.
-
-        The first feed tells what has happened already, which may be nothing; later ones come at once when there is
-        something to tell, and every few seconds, so that who has nothing left to listen for can leave.
-        """
-        ...
-
-    async def wait_for_work(
-        self,
-        *,
-        worker: str,
-        tasks: Sequence[str],
-        timeout_seconds: float,
-        offer: Offer | None = None,
-        filled: Callable[[Claimed], None] | None = None,
-    ) -> Claimed:
-        """Return, with `more`, as soon as a claim for these tasks might find something; empty when the time is up.
-
-        It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
-        With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns
-        its lease, which spares the worker a round trip; `filled` is told of it first, as soon as it is known. Who
-        gives up waiting may have been given one all the same: the next `claim` or `wait_for_work` with the same claim
-        id answers it. With no time to wait, no offer stands when this returns.
-        """
-        ...
-
     # --- service data -----------------------------------------------------------------------------------------
-
-    async def record(self, name: str) -> Record: ...
 
     async def put_record(self, name: str, value: Any, *, version: int) -> bool:
         """Write if the record still has this version (0: if there is none), making it `version + 1`. None removes it.
         False: somebody else was first, nothing was changed."""
         ...
-
-    async def records(self, prefix: str) -> Mapping[str, Record]: ...
 
     async def close(self) -> None: ...

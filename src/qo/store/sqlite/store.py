@@ -7,30 +7,23 @@ lose nothing that was acknowledged. A memory store lives as long as its process.
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, TypeVar
-
-import apsw
+from typing import Any, Literal
 
 from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import reading, watching
+from qo.store.sqlite.access import Access, clock
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
 from qo.store.sqlite.age import age, fail_unconfirmed, take_reminders
 from qo.store.sqlite.cancel import cancel
 from qo.store.sqlite.catch_up import catch_up
-from qo.store.sqlite.changes import Changes
-from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.claim import claim
 from qo.store.sqlite.confirm import confirm
-from qo.store.sqlite.connection import connect
 from qo.store.sqlite.finish import finish
 from qo.store.sqlite.forget import forget
 from qo.store.sqlite.move import move
@@ -40,14 +33,11 @@ from qo.store.sqlite.register import register
 from qo.store.sqlite.renew import renew
 from qo.store.sqlite.retry import retry
 from qo.store.sqlite.revoke import revoke
-from qo.store.sqlite.schema import prepare
 from qo.store.sqlite.set_limits import remove_limit, set_limits
 from qo.store.sqlite.set_paused import set_paused
 from qo.store.sqlite.set_priority import set_priority
 from qo.store.sqlite.set_tier import set_tier
-from qo.store.sqlite.step import Step
 from qo.store.sqlite.submit import submit
-from qo.store.sqlite.writer import Writer
 from qo.store.values import (
     Accepted,
     Advance,
@@ -81,97 +71,20 @@ from qo.store.values import (
     WorkerInfo,
 )
 
-T = TypeVar("T")
-MEMORY = ":memory:"
-READERS = 2
 BETWEEN_LOOKS_SECONDS = 0.01
 """for who waits for some kinds of events only: a busy file changes hundreds of times a second"""
 SIGNALS_SECONDS = 5.0
 """how long a listener to signals waits at most without hearing anything"""
 
 
-class SQLiteStore:
+class SQLiteStore(Access):
     """`store/base.py` on one SQLite file. Open with `SQLiteStore.open`."""
 
     kind: Literal["sql", "redis"] = "sql"
 
-    def __init__(self, path: str, bounds: Bounds) -> None:
-        self.path = path
-        self.bounds = bounds
-        self._in_memory = path == MEMORY
-        if self._in_memory:
-            self.promise = "memory: jobs live as long as this process"
-        else:
-            self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
-        db = connect(path, writes=True)
-        prepare(db, path)
-        self._checkpointer = None if self._in_memory else Checkpointer(path, db)
-        self._watch = None if self._in_memory else connect(path, writes=False)
-        self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
-        self._changes = Changes(self._data_version if self._watch else None)
-        self._writer = Writer(db, path, after_commit=self._changes.notify)
-        self._connections: list[apsw.Connection] = []
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
-        self._reader = threading.local()
-
     @classmethod
     async def open(cls, path: str, *, bounds: Bounds | None = None) -> SQLiteStore:
         return await asyncio.to_thread(cls, path, bounds or Bounds())
-
-    async def close(self) -> None:
-        """Finish what has arrived, then let go of the file. Closing twice is harmless."""
-        self._writer.refuse_more()
-        await asyncio.to_thread(self._readers.shutdown)
-        for db in (*self._connections, *([self._watch] if self._watch else [])):
-            db.close()
-        if self._checkpointer is not None:
-            await asyncio.to_thread(self._checkpointer.close)
-        # The writer's connection goes last: only one that may write can fold the log into the file.
-        await self._writer.finish()
-
-    # --- how operations run -----------------------------------------------------------------------------------
-
-    async def _write(self, operation: Callable[[Step], T], now: int | None = None, *, urgent: bool = False) -> T:
-        def run(db: apsw.Connection) -> T:
-            step = Step(db, _clock() if now is None else now, self.bounds)
-            answer = operation(step)
-            step.write()
-            return answer
-
-        return await self._writer.call(run, urgent=urgent)
-
-    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
-        if self._in_memory:
-            return await self._writer.call(read)
-        self._writer.check_open()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_file, read)
-
-    def _read_file(self, read: Callable[[apsw.Connection], T]) -> T:
-        db: apsw.Connection | None = getattr(self._reader, "db", None)
-        if db is None:
-            db = self._reader.db = connect(self.path, writes=False)
-            self._connections.append(db)
-        db.execute("BEGIN")
-        try:
-            return read(db)
-        finally:
-            db.execute("COMMIT")
-
-    async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
-        """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
-        that it takes, and somebody waits to be woken."""
-        if self._in_memory:
-            return await self._writer.call(read)
-        return self._watching(read)
-
-    def _data_version(self) -> int:
-        return self._watching(lambda db: int(db.pragma("data_version")))
-
-    def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
-        self._writer.check_open()
-        assert self._watch is not None
-        with self._watch_lock:
-            return read(self._watch)
 
     # --- a job's way through ----------------------------------------------------------------------------------
 
@@ -306,7 +219,7 @@ class SQLiteStore:
         return await self._write(partial(register, registration=registration), now)
 
     async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
-        return await self._read(partial(watching.workers, now=_clock() if now is None else now))
+        return await self._read(partial(watching.workers, now=clock() if now is None else now))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
@@ -370,7 +283,7 @@ class SQLiteStore:
         return await self._read(partial(reading.parent, name=parent))
 
     async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
-        return await self._read(partial(watching.blockers, job_id=job_id, now=_clock() if now is None else now))
+        return await self._read(partial(watching.blockers, job_id=job_id, now=clock() if now is None else now))
 
     async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
         return await self._read(partial(watching.leases, worker=worker))
@@ -382,7 +295,7 @@ class SQLiteStore:
         return await self._read(watching.groups)
 
     async def usage(self, user: str, *, now: int | None = None) -> UserUsage:
-        return await self._read(partial(watching.usage, user=user, now=_clock() if now is None else now))
+        return await self._read(partial(watching.usage, user=user, now=clock() if now is None else now))
 
     async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
         return await self._read(partial(reading.series, prefix=prefix, since_minute=since_minute))
@@ -456,7 +369,7 @@ class SQLiteStore:
         filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
         async def is_claimable() -> bool:
-            return await self._look(partial(watching.is_claimable, tasks=tasks, now=_clock()))
+            return await self._look(partial(watching.is_claimable, tasks=tasks, now=clock()))
 
         return Claimed(more=await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))
 
@@ -471,7 +384,3 @@ class SQLiteStore:
 
     async def records(self, prefix: str) -> Mapping[str, Record]:
         return await self._read(partial(reading.records, prefix=prefix))
-
-
-def _clock() -> int:
-    return time.time_ns() // 1_000_000

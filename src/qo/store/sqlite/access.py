@@ -1,0 +1,102 @@
+"""The file: its connections, and how operations get at them. Writes go to one thread, reads to a few."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import apsw
+
+from qo.store.sqlite.changes import Changes
+from qo.store.sqlite.checkpoint import Checkpointer
+from qo.store.sqlite.connection import connect
+from qo.store.sqlite.schema import prepare
+from qo.store.sqlite.step import Step
+from qo.store.sqlite.writer import Writer
+from qo.store.values import Bounds
+
+T = TypeVar("T")
+MEMORY = ":memory:"
+READERS = 2
+
+
+class Access:
+    def __init__(self, path: str, bounds: Bounds) -> None:
+        self.path = path
+        self.bounds = bounds
+        self._in_memory = path == MEMORY
+        if self._in_memory:
+            self.promise = "memory: jobs live as long as this process"
+        else:
+            self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
+        db = connect(path, writes=True)
+        prepare(db, path)
+        self._checkpointer = None if self._in_memory else Checkpointer(path, db)
+        self._watch = None if self._in_memory else connect(path, writes=False)
+        self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
+        self._changes = Changes(self._data_version if self._watch else None)
+        self._writer = Writer(db, path, after_commit=self._changes.notify)
+        self._connections: list[apsw.Connection] = []
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
+        self._reader = threading.local()
+
+    async def close(self) -> None:
+        """Finish what has arrived, then let go of the file. Closing twice is harmless."""
+        self._writer.refuse_more()
+        await asyncio.to_thread(self._readers.shutdown)
+        for db in (*self._connections, *([self._watch] if self._watch else [])):
+            db.close()
+        if self._checkpointer is not None:
+            await asyncio.to_thread(self._checkpointer.close)
+        # The writer's connection goes last: only one that may write can fold the log into the file.
+        await self._writer.finish()
+
+    async def _write(self, operation: Callable[[Step], T], now: int | None = None, *, urgent: bool = False) -> T:
+        def run(db: apsw.Connection) -> T:
+            step = Step(db, clock() if now is None else now, self.bounds)
+            answer = operation(step)
+            step.write()
+            return answer
+
+        return await self._writer.call(run, urgent=urgent)
+
+    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+        if self._in_memory:
+            return await self._writer.call(read)
+        self._writer.check_open()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_file, read)
+
+    def _read_file(self, read: Callable[[apsw.Connection], T]) -> T:
+        db: apsw.Connection | None = getattr(self._reader, "db", None)
+        if db is None:
+            db = self._reader.db = connect(self.path, writes=False)
+            self._connections.append(db)
+        db.execute("BEGIN")
+        try:
+            return read(db)
+        finally:
+            db.execute("COMMIT")
+
+    async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
+        """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
+        that it takes, and somebody waits to be woken."""
+        if self._in_memory:
+            return await self._writer.call(read)
+        return self._watching(read)
+
+    def _data_version(self) -> int:
+        return self._watching(lambda db: int(db.pragma("data_version")))
+
+    def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
+        self._writer.check_open()
+        assert self._watch is not None
+        with self._watch_lock:
+            return read(self._watch)
+
+
+def clock() -> int:
+    return time.time_ns() // 1_000_000
