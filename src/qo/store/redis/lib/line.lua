@@ -32,7 +32,7 @@ function line.was_moved(place)
   return value >= 1 and value <= 64
 end
 
--- --- how many stand before ------------------------------------------------------------------------------------
+-- --- how many are in line, and before one --------------------------------------------------------------------
 
 local up_to -- by priority: how many in line have it or a better one, counted once and then kept right
 local lone -- the only one in line, where this step has put it there
