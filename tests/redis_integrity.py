@@ -251,8 +251,12 @@ class _Indexes:
             for task in idle["tasks"]:
                 self.put(f"idle:{task}", worker, self.keys[f"idle:{task}"].get(worker))
                 self.put("idle_tasks", task, None)
+        # The others may be there for longer, until somebody meets them.
+        for task, workers in self.keys.family("idle:"):
+            for worker, until in workers.items():
+                self.put(f"idle:{task}", worker, until)
         for task in self.keys["idle_tasks"]:
-            self.put("idle_tasks", task, None)  # it may be there for longer, until somebody looks at it
+            self.put("idle_tasks", task, None)
 
     def add_what_is_beside(self) -> None:
         for minute, _ in self.keys.family("figures:"):

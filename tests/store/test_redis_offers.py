@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,7 +17,7 @@ from qo.event import GRANTED
 from qo.job import State
 from qo.store.check_value import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Claimed, Offer, Standing
+from qo.store.values import Claimed, Offer, Registration, Standing, TaskOptions
 
 LONG_SECONDS = 30.0
 
@@ -39,11 +40,11 @@ def store(both: list[RedisStore]) -> RedisStore:
 
 @asynccontextmanager
 async def offering(
-    store: RedisStore, worker: str = "w1", *, offer: Offer | None = None
+    store: RedisStore, worker: str = "w1", *, offer: Offer | None = None, tasks: Sequence[str] = ("work",)
 ) -> AsyncIterator[asyncio.Task[Claimed]]:
     """Inside, the server has put it down as idle."""
     offer = offer or Offer(lease_ms=LEASE, claim_id=f"of-{worker}")
-    wait = store.wait_for_work(worker=worker, tasks=["work"], timeout_seconds=LONG_SECONDS, offer=offer)
+    wait = store.wait_for_work(worker=worker, tasks=tasks, timeout_seconds=LONG_SECONDS, offer=offer)
     waiting = asyncio.create_task(wait)
     await eventually(lambda: store.client.command("HEXISTS", f"{store.client.prefix}idle_workers", worker))
     try:
@@ -115,6 +116,59 @@ async def test_a_job_that_entered_the_line_again_in_the_step_that_claims_it_leav
 
         assert jobs_of(await waiting) == ["a"]
     assert await store.positions() == {}
+
+
+async def test_to_start_a_job_costs_the_same_however_many_tasks_its_worker_takes(store: RedisStore) -> None:
+    many = ["work", *(f"other-{number}" for number in range(20))]
+    costs = []
+    for number, tasks in enumerate([["work"], ["work"], many]):  # the first time it costs more
+        async with offering(store, f"w{number}", tasks=tasks) as waiting:
+            before = await commands(store)
+            await submit(store, f"job-{number}", now=None)
+            costs.append(await commands(store) - before)
+            assert jobs_of(await waiting) == [f"job-{number}"]
+
+    assert costs[2] < costs[1] + len(many) / 2
+
+
+async def commands(store: RedisStore) -> int:
+    """How many the server has carried out, those of functions among them."""
+    stats = (await store.client.command("INFO", "commandstats")).decode()
+    return sum(map(int, re.findall(r"calls=(\d+)", stats)))
+
+
+async def test_workers_that_were_woken_are_passed_by_until_they_wait_again(store: RedisStore) -> None:
+    both_tasks = ["work", "other"]
+    async with offering(store, "w1", tasks=both_tasks) as first, offering(store, "w2", tasks=both_tasks) as second:
+        await submit(store, "a", now=None)
+        await submit(store, "b", task="other", now=None)
+        assert [jobs_of(await first), jobs_of(await second)] == [["a"], ["b"]]
+
+        await submit(store, "c", task="other", now=None)
+        assert (await store.job("c")).state is State.QUEUED
+
+
+async def test_a_worker_that_left_or_was_forgotten_leaves_nothing_of_its_idleness(store: RedisStore) -> None:
+    for worker in ("left", "died"):
+        registration = Registration(name=worker, tasks=(TaskOptions(name="work"),), places=1, lifetime_ms=1)
+        await store.register(registration)
+        async with offering(store, worker) as waiting:
+            await submit(store, f"for-{worker}", now=None)
+            await waiting
+
+    await store.register(Registration(name="left", tasks=(), places=0, lifetime_ms=1))
+    assert await idle_for_work(store) == [b"died"]
+    await eventually(lambda: nothing_left(store))
+
+
+async def nothing_left(store: RedisStore) -> bool:
+    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0)
+    return not await idle_for_work(store)
+
+
+async def idle_for_work(store: RedisStore) -> list[bytes]:
+    names: list[bytes] = await store.client.command("ZRANGE", f"{store.client.prefix}idle:work", 0, -1)
+    return names
 
 
 async def test_no_limit_is_exceeded_by_offers(store: RedisStore) -> None:

@@ -232,17 +232,19 @@ local function forget_limits(oldest)
 end
 
 local function forget_workers(expired_until)
-  local stored, gone = call('HGETALL', key('workers')), {}
+  local stored, gone, tasks_of = call('HGETALL', key('workers')), {}, {}
   for i = 1, #stored, 2 do
-    if cmsgpack.unpack(stored[i + 1]).expires_at <= expired_until then
-      gone[#gone + 1] = stored[i]
+    local name, worker = stored[i], cmsgpack.unpack(stored[i + 1])
+    if worker.expires_at <= expired_until then
+      gone[#gone + 1] = name
+      tasks_of[name] = worker.tasks
     end
   end
   table.sort(gone, comes_before)
   local found, more = portion_of(gone)
   for _, name in ipairs(found) do
     later('HDEL', key('workers'), name)
-    wake.forget(name)
+    wake.forget_wholly(name, tasks_of[name])
   end
   return more
 end

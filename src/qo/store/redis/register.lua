@@ -44,8 +44,9 @@ if arguments.tasks then
     limits.grant(task.name, task.limit, TASK, ignored)
   end
 else
+  local known = call('HGET', key('workers'), arguments.name)
   call('HDEL', key('workers'), arguments.name)
-  wake.forget(arguments.name)
+  wake.forget_wholly(arguments.name, known and cmsgpack.unpack(known).tasks or NONE)
 end
 hand_over()
 return step.answer({ ignored = ignored })

@@ -27,8 +27,8 @@ end
 local function put_down()
   for _, task in ipairs(arguments.tasks) do
     call('ZADD', key('idle:', task), step.now + arguments.idle_ms, arguments.worker)
-    call('SADD', key('idle_tasks'), task)
   end
+  call_in_parts('SADD', key('idle_tasks'), arguments.tasks)
   call('HSET', key('idle_workers'), arguments.worker, cmsgpack.pack({ tasks = arguments.tasks, offer = arguments.offer }))
 end
 

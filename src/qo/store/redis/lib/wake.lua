@@ -1,6 +1,9 @@
 -- Waking idle workers: as many as jobs became claimable in this step, each on its own channel, never all.
 -- A worker that finds nothing to claim puts itself down as idle for its tasks until it looks again (wait_for_work).
 -- One that offers to has a job claimed for it in this step, and is told of it instead of only woken.
+--
+-- Who is idle is in `idle_workers`. In `idle:<task>` a name stays until somebody meets it there: a worker may take many
+-- tasks, is soon idle again, and a job that starts would have to wait until it is out of all of them.
 -- include lib/claiming.lua
 -- exports wake
 
@@ -12,17 +15,44 @@ local function idle_state(worker)
   return text and cmsgpack.unpack(text)
 end
 
-local function forget(worker, idle)
-  for _, task in ipairs(idle.tasks) do
-    call('ZREM', key('idle:', task), worker)
-  end
+function wake.forget(worker)
+  -- It is not idle.
   call('HDEL', key('idle_workers'), worker)
 end
 
-function wake.forget(worker)
-  local idle = idle_state(worker)
-  if idle then
-    forget(worker, idle)
+function wake.forget_wholly(worker, task_names)
+  -- It will not come back.
+  wake.forget(worker)
+  for _, task in ipairs(task_names) do
+    call('ZREM', key('idle:', task), worker)
+  end
+end
+
+local function takes(idle, task)
+  for _, name in ipairs(idle.tasks) do
+    if name == task then
+      return true
+    end
+  end
+  return false
+end
+
+local function longest_idle(task, passed)
+  -- Who has been idle for longest, behind the so many that this step has woken, and what it was put down with.
+  while true do
+    local worker, until_when = unpack(call('ZRANGE', key('idle:', task), passed, passed, 'WITHSCORES'))
+    if not worker then
+      return
+    end
+    local idle = idle_state(worker)
+    local is_late = tonumber(until_when) <= step.now
+    if idle and takes(idle, task) and not is_late then
+      return worker, idle
+    end
+    call('ZREM', key('idle:', task), worker)
+    if is_late then
+      wake.forget(worker)
+    end
   end
 end
 
@@ -44,25 +74,20 @@ local function claim_for(worker, idle)
 end
 
 local function wake_for(task, count)
-  while count > 0 do
-    local found = call('ZRANGE', key('idle:', task), 0, 0, 'WITHSCORES')
-    local worker = found[1]
+  for woken = 0, count - 1 do
+    local worker, idle = longest_idle(task, woken)
     if not worker then
       return
     end
-    local idle, message = idle_state(worker), ''
-    local is_late = tonumber(found[2]) <= step.now
-    if not is_late and idle.offer and is_listening(worker) then
+    local message = ''
+    if idle.offer and is_listening(worker) then
       message = claim_for(worker, idle)
       if not message then
         return -- then nobody who takes this task would find anything
       end
     end
-    forget(worker, idle)
-    if not is_late then
-      call('PUBLISH', key('wake:', worker), message)
-      count = count - 1
-    end
+    wake.forget(worker)
+    call('PUBLISH', key('wake:', worker), message)
   end
 end
 

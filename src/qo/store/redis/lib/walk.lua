@@ -60,14 +60,13 @@ local function open_group(from)
   end
 end
 
-local function new_task(task)
+local function new_task(task, known)
+  -- `known`: all that are ready, where nobody need look, and then none are parked.
   local ready, open = source(key('ready:', task)), source(key('open:', task))
-  if task ~= CALLERS then
+  if known then
+    ready.found, ready.ended, open.ended = known, true, true
+  elseif task ~= CALLERS then
     ready.read = load_jobs
-    local known = line.candidates(task)
-    if known then
-      ready.found, ready.ended, open.ended = known, true, true
-    end
   end
   return { task = task, ready = ready, open = open, parked = {} }
 end
@@ -116,7 +115,10 @@ function walk.over(task_names, expected)
   batch = math.min(math.max(expected, 1), LARGEST_BATCH)
   local all = {}
   for _, task in ipairs(task_names) do
-    all[#all + 1] = new_task(task)
+    local known = task ~= CALLERS and line.candidates(task) or nil
+    if known ~= NONE then
+      all[#all + 1] = new_task(task, known)
+    end
   end
   return all
 end
