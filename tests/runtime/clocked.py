@@ -9,8 +9,8 @@ from qo.store.base import Store
 
 TAKES_NOW = frozenset(
     name
-    for name, method in vars(Store).items()
-    if inspect.isfunction(method) and "now" in inspect.signature(method).parameters
+    for name, method in inspect.getmembers(Store, inspect.isfunction)
+    if "now" in inspect.signature(method).parameters
 )
 
 
