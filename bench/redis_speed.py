@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import qo
-from bench import limiter_on_redis
+from bench import idle_start, limiter_on_redis
 from bench.flat_claims import claim_and_finish_us, fill, single_claims_ms
-from bench.runtime_speed import other_process, start_ms_same_process
+from bench.runtime_speed import start_ms_same_process
 from bench.store_speed import BATCH, drain
 from qo.store.redis import RedisStore
 from qo.store.values import Limit, Source, Submission
@@ -23,7 +23,6 @@ sys.path.append(str(Path(__file__).parent.parent / "tests"))
 from servers import Kind, Server  # the tests know how to start one
 
 SCRIPTS = ("cmdstat_fcall",)
-WORKER_PROCESSES = 9
 
 
 async def info(store: RedisStore, section: str) -> dict[str, str]:
@@ -101,13 +100,8 @@ async def report_worker(url: str, jobs: int) -> None:
     print(f"  submit {submitting.told(jobs)}")
     print(f"  drain  {draining.told(jobs)}")
     same = await start_ms_same_process(url, 100)
-    # Each worker process has its own luck of where its memory lies.
-    others = [(await other_process(url, 40))[0] for _ in range(WORKER_PROCESSES)]
     print(f"  idle worker, job submitted from the same process: starts after {same:.2f} ms at the median")
-    print(
-        f"  idle worker, job submitted from another process:  starts after {statistics.median(others):.2f} ms "
-        f"(within 1.2); {min(others):.2f} to {max(others):.2f} in {WORKER_PROCESSES} workers one after the other"
-    )
+    await idle_start.report(url)
 
 
 async def report_flat(url: str, *, many: int, parked: int, batches: int = 60) -> None:
