@@ -18,14 +18,16 @@ PLACES = 4
 async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, "worker-1", concurrency=2)
     second_claim, go_on = asyncio.Event(), asyncio.Event()
-    claim, calls = queue.store.claim, 0
+    claim, calls, under_way = queue.store.claim, 0, False
 
     async def second_is_held_up(**wanted: Any) -> Any:
-        nonlocal calls
+        nonlocal calls, under_way
         calls += 1
         if calls == 2:
+            under_way = True
             second_claim.set()
             await go_on.wait()
+            under_way = False
         return await claim(**wanted)
 
     queue.store.claim = second_is_held_up  # type: ignore[method-assign]
@@ -38,6 +40,7 @@ async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo
     async with running(worker):
         try:
             await state_is(queue, first.id, qo.State.SUCCEEDED)
+            assert under_way
         finally:
             go_on.set()
         await state_is(queue, second.id, qo.State.SUCCEEDED)

@@ -148,6 +148,18 @@ async def test_workers_that_were_woken_are_passed_by_until_they_wait_again(store
         assert (await store.job("c")).state is State.QUEUED
 
 
+async def test_an_old_name_met_under_a_task_that_its_worker_no_longer_takes_does_not_wake_or_forget_it(
+    store: RedisStore,
+) -> None:
+    await store.client.command("ZADD", f"{store.client.prefix}idle:old", 1, "w1")
+    async with offering(store, "w1") as waiting:
+        await submit(store, "for-nobody", task="old", now=None)
+        assert not waiting.done()
+
+        await submit(store, "a", now=None)
+        assert jobs_of(await asyncio.wait_for(waiting, 3)) == ["a"]
+
+
 async def test_a_worker_that_left_or_was_forgotten_leaves_nothing_of_its_idleness(store: RedisStore) -> None:
     for worker in ("left", "died"):
         registration = Registration(name=worker, tasks=(TaskOptions(name="work"),), places=1, lifetime_ms=1)

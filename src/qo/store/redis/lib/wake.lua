@@ -28,8 +28,8 @@ function wake.forget_wholly(worker, task_names)
   end
 end
 
-local function takes(idle, task)
-  for _, name in ipairs(idle.tasks) do
+local function is_idle_for(task, idle)
+  for _, name in ipairs(idle and idle.tasks or NONE) do
     if name == task then
       return true
     end
@@ -45,13 +45,13 @@ local function longest_idle(task, passed)
       return
     end
     local idle = idle_state(worker)
-    local is_late = tonumber(until_when) <= step.now
-    if idle and takes(idle, task) and not is_late then
+    local is_put_down = is_idle_for(task, idle)
+    if is_put_down and tonumber(until_when) > step.now then
       return worker, idle
     end
     call('ZREM', key('idle:', task), worker)
-    if is_late then
-      wake.forget(worker)
+    if is_put_down then
+      wake.forget(worker) -- it should have looked again by now
     end
   end
 end

@@ -54,10 +54,9 @@ local function take_back(name, member)
 end
 
 local function write_pending()
-  for name, waiting in pairs(pending) do
-    call_in_parts(commands[name], name, waiting)
+  for name in pairs(pending) do
+    written(name)
   end
-  pending = {}
 end
 
 local function fields_of(name, fields)
