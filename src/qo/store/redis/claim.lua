@@ -10,7 +10,7 @@
 
 local known = claiming.taken_before(arguments.claim_id)
 if #known > 0 then
-  return answer.send({ leases = claiming.leases(known), more = false })
+  return step.answer({ more = false }, claiming.leases(known))
 end
 
 local _, more_due = catch_up.run(arguments.lease_ms)
@@ -18,4 +18,4 @@ wake.forget(arguments.worker)
 local taken, more = claiming.take(
   arguments.worker, arguments.tasks, arguments.places, arguments.lease_ms, arguments.claim_id
 )
-return answer.send({ leases = claiming.leases(taken), more = more or more_due })
+return step.answer({ more = more or more_due }, claiming.leases(taken))

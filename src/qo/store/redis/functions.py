@@ -21,7 +21,7 @@ from typing import Self
 
 PACKAGE = "qo.store.redis"
 INCLUDE, EXPORTS, FLAGS = "-- include ", "-- exports ", "-- flags "
-BUILT_IN = "ipairs, pairs, next, unpack, tonumber, math, string, table, cjson, cmsgpack"
+BUILT_IN = "ipairs, pairs, next, unpack, tonumber, math, string, table, cjson, cmsgpack, struct"
 """what Lua itself has, made local: a library's globals are looked up in two tables"""
 WORD = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
 

@@ -3,7 +3,6 @@
 -- Arguments  worker
 -- Answers    the leases, without payloads
 -- flags no-writes
--- include lib/lease.lua
 -- include lib/answer.lua
 
 local tokens
@@ -22,11 +21,7 @@ rows.load(numbers)
 for _, token in ipairs(tokens) do
   local held = lease.get(token)
   if held.job then
-    local row = rows.get(held.job)
-    answer.note_task(row.task)
-    found[#found + 1] = {
-      row = answer.blob(rows.packed(row)), token = token, expires_at = lease.end_of(token), slots = lease.slots(held),
-    }
+    found[#found + 1] = answer.lease(rows.get(held.job), held, lease.end_of(token))
   end
 end
-return answer.send({ leases = found })
+return step.answer(NONE, found)

@@ -12,7 +12,7 @@ from qo.event import SIGNALS, AuditEntry, Event, Feed
 from qo.job import Job, State, moment
 from qo.store import check
 from qo.store.redis.calling import Calling, refused
-from qo.store.redis.rows import Reply, plain_token
+from qo.store.redis.rows import plain_token
 from qo.store.values import (
     Blockers,
     GroupStatus,
@@ -121,7 +121,7 @@ class Reading(Calling):
         )
 
     async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
-        return leases_of(await self._run("leases", {"worker": worker}))
+        return (await self._run("leases", {"worker": worker})).leases()
 
     async def group(self, group: str) -> GroupStatus:
         return _status((await self._run("group", {"group": group})).answer["groups"][0])
@@ -213,22 +213,6 @@ class Reading(Calling):
 def event_of(found: Sequence[Any]) -> Event:
     id_, at, kind, subject, detail = found
     return Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=_json(detail))
-
-
-def leases_of(reply: Reply) -> tuple[Lease, ...]:
-    return tuple(_lease(reply, found) for found in reply.answer["leases"])
-
-
-def _lease(reply: Reply, found: Mapping[str, Any]) -> Lease:
-    payload, checkpoint = found.get("payload"), found.get("checkpoint")
-    return Lease(
-        job=reply.job(found),
-        token=plain_token(found["token"]),
-        expires_at=moment(found["expires_at"]),
-        slots=found.get("slots") or {},
-        payload=b"" if payload is None else reply.blob(payload),
-        checkpoint=None if checkpoint is None else reply.blob(checkpoint),
-    )
 
 
 def _status(found: Mapping[str, Any]) -> GroupStatus:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from qo.job import Job
+from qo.job import Job, moment
 from qo.policy.groups import groups_of
 from qo.store.stored_job import stored_job
+from qo.store.values import Lease
 
 
 class JobRow(msgspec.Struct, gc=False):
@@ -60,7 +61,21 @@ class JobRow(msgspec.Struct, gc=False):
     finished_at: int | None = None
 
 
+class LeaseRow(msgspec.Struct, array_like=True, gc=False):
+    """As `lib/answer.lua` puts it together."""
+
+    token: str
+    claim_id: str | None
+    expires_at: int
+    slots: dict[str, int] | None
+    task_groups: tuple[str, ...]
+    payload: bytes | None
+    checkpoint: bytes | None
+    job: JobRow
+
+
 decode_row = msgspec.msgpack.Decoder(JobRow).decode
+decode_lease = msgspec.msgpack.Decoder(LeaseRow).decode
 _decode = msgspec.msgpack.Decoder().decode
 
 TOKEN_DIGITS = 16
@@ -84,16 +99,6 @@ class Reply:
         tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
         self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
 
-    @classmethod
-    def of_message(cls, message: bytes) -> Self:
-        """The parts of an answer that came as one text, as `lib/answer.lua` puts it together."""
-        lengths, _, text = message.partition(b"\n")
-        parts, end = [], 0
-        for length in map(int, lengths.split()):
-            parts.append(text[end : end + length])
-            end += length
-        return cls(parts)
-
     def blob(self, number: int) -> bytes:
         found: bytes = self._blobs[number]
         return found
@@ -110,6 +115,21 @@ class Reply:
 
     def jobs(self) -> tuple[Job, ...]:
         return tuple(self.job(found) for found in self.answer["jobs"])
+
+    def leases(self) -> tuple[Lease, ...]:
+        """Of an answer that refers to nothing else."""
+        return tuple(to_lease(decode_lease(text)) for text in self._blobs[1:])
+
+
+def to_lease(row: LeaseRow) -> Lease:
+    return Lease(
+        job=to_job(row.job, task_groups=row.task_groups),
+        token=plain_token(row.token),
+        expires_at=moment(row.expires_at),
+        slots=row.slots or {},
+        payload=row.payload or b"",
+        checkpoint=row.checkpoint,
+    )
 
 
 def to_job(

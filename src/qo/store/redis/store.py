@@ -21,8 +21,8 @@ from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
 from qo.store.redis.client import PATIENCE_SECONDS, Client
 from qo.store.redis.connection import ServerRefused
 from qo.store.redis.durability import describe
-from qo.store.redis.reading import Reading, event_of, leases_of
-from qo.store.redis.rows import Reply, stored_token
+from qo.store.redis.reading import Reading, event_of
+from qo.store.redis.rows import decode_lease, stored_token, to_lease
 from qo.store.redis.waking import Waking
 from qo.store.values import (
     Accepted,
@@ -130,7 +130,7 @@ class RedisStore(Reading):
             "claim_id": claim_id,
         }
         reply = await self._run("claim", wanted, now=now)
-        return Claimed(leases=leases_of(reply), more=reply.answer["more"])
+        return Claimed(leases=reply.leases(), more=reply.answer["more"])
 
     async def renew(
         self,
@@ -395,7 +395,7 @@ class RedisStore(Reading):
                 left = deadline - loop.time()
                 wanted["idle_ms"] = int(2000 * NET_SECONDS) if left > 0 else 0
                 reply = await self._run("wait_for_work", wanted)
-                find(Claimed(leases=leases_of(reply), more=reply.answer["claimable"]))
+                find(Claimed(leases=reply.leases(), more=reply.answer["claimable"]))
                 if claimed.leases or claimed.more or left <= 0:
                     return claimed
                 due_in = reply.answer.get("due_in_ms", left * 1000) / 1000
@@ -417,7 +417,7 @@ class RedisStore(Reading):
 def _claimed_for(offer: Offer | None, message: bytes) -> Claimed:
     """A message only wakes unless it brings what was claimed for this very offer: an older one was answered already."""
     if message and offer is not None:
-        reply = Reply.of_message(message)
-        if reply.answer["claim_id"] == offer.claim_id:
-            return Claimed(leases=leases_of(reply))
+        lease = decode_lease(message)
+        if lease.claim_id == offer.claim_id:
+            return Claimed(leases=(to_lease(lease),))
     return Claimed(more=True)

@@ -35,13 +35,13 @@ end
 wake.forget(arguments.worker)
 local taken = arguments.offer and claiming.taken_before(arguments.offer.claim_id) or NONE
 if #taken > 0 then
-  return answer.send({ leases = claiming.leases(taken), claimable = false })
+  return step.answer({ claimable = false }, claiming.leases(taken))
 end
 local due_at = next_due()
 if due_at <= step.now or is_claimable() then
-  return answer.send({ leases = NONE, claimable = true })
+  return step.answer({ claimable = true })
 end
 if arguments.idle_ms > 0 then
   put_down()
 end
-return answer.send({ leases = NONE, claimable = false, due_in_ms = due_at < NEVER and due_at - step.now or nil })
+return step.answer({ claimable = false, due_in_ms = due_at < NEVER and due_at - step.now or nil })

@@ -1,5 +1,5 @@
--- Jobs in an answer: their rows as stored, with what a reader needs beside them.
--- include lib/rows.lua
+-- Jobs and leases in an answer: rows as stored, with what a reader needs beside them.
+-- include lib/lease.lua
 -- exports answer
 
 local answer = {}
@@ -14,14 +14,9 @@ local function add_blob(text)
 end
 answer.blob = add_blob
 
-function answer.note_task(name)
-  local names = tasks.get(name).groups
-  answer.tasks[name] = names or NONE
-end
-
 function answer.job(row, position)
   -- What stands for a job in an answer: where its row, its position and its result are.
-  answer.note_task(row.task)
+  answer.tasks[row.task] = tasks.get(row.task).groups or NONE
   local found = { row = add_blob(rows.packed(row)), position = position }
   if row.state == 'queued' and not position then
     found.position = call('ZRANK', written(key('line')), row.number) + 1
@@ -35,27 +30,21 @@ function answer.job(row, position)
   return found
 end
 
-local function complete(meta)
-  meta.tasks = next(answer.tasks) and answer.tasks or nil
-  return meta
-end
-
 function answer.send(meta)
-  return step.answer(complete(meta), answer.blobs)
+  meta.tasks = next(answer.tasks) and answer.tasks or nil
+  return step.answer(meta, answer.blobs)
 end
 
-function answer.apart(make)
-  -- An answer to somebody else, as one text: how long its parts are, then the parts. What `make` refers to is not in
-  -- this step's own answer.
-  local blobs, tasks = answer.blobs, answer.tasks
-  answer.blobs, answer.tasks = {}, {}
-  local parts, lengths = { cmsgpack.pack(complete(make())) }, {}
-  for i, blob in ipairs(answer.blobs) do
-    parts[i + 1] = blob or ''
-  end
-  for i, part in ipairs(parts) do
-    lengths[i] = #part
-  end
-  answer.blobs, answer.tasks = blobs, tasks
-  return table.concat(lengths, ' ') .. '\n' .. table.concat(parts)
+local LIST_OF_EIGHT, BYTES, NOTHING = '\152', '\198', '\192'
+
+local function bytes(content)
+  -- Packed as what it is; cmsgpack takes everything for text.
+  return content and BYTES .. struct.pack('>I4', #content) .. content or NOTHING
+end
+
+function answer.lease(row, held, expires_at, payload, checkpoint)
+  -- One text, so that it can be a message, too; `LeaseRow` in `store/redis/rows.py` reads it.
+  local groups_of_task = tasks.get(row.task).groups or NONE
+  return LIST_OF_EIGHT .. cmsgpack.pack(row.token, held.claim, expires_at, lease.slots(held), groups_of_task)
+    .. bytes(payload) .. bytes(checkpoint) .. rows.packed(row)
 end

@@ -45,7 +45,7 @@ function claiming.take(worker, task_names, places, lease_ms, claim)
       line.park(row, blocked_by)
     else
       local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
-      taken[#taken + 1] = { row = row, expires_at = step.now + lease_ms, slots = lease.slots(held) }
+      taken[#taken + 1] = { row = row, held = held, expires_at = step.now + lease_ms }
     end
   end
   hand_over()
@@ -57,7 +57,7 @@ function claiming.taken_before(claim)
   local taken = {}
   for i, token in ipairs(lease.of_claim(claim)) do
     local held = lease.get(token)
-    taken[i] = { row = rows.get(held.job), expires_at = lease.end_of(token), slots = lease.slots(held) }
+    taken[i] = { row = rows.get(held.job), held = held, expires_at = lease.end_of(token) }
   end
   return taken
 end
@@ -70,12 +70,7 @@ function claiming.leases(taken)
   end
   local payloads, checkpoints = rows.contents(numbers)
   for i, each in ipairs(taken) do
-    answer.note_task(each.row.task)
-    leases[i] = {
-      row = answer.blob(rows.packed(each.row)), token = each.row.token, expires_at = each.expires_at,
-      slots = each.slots, payload = answer.blob(payloads[i]),
-      checkpoint = checkpoints[i] and answer.blob(checkpoints[i]) or nil,
-    }
+    leases[i] = answer.lease(each.row, each.held, each.expires_at, payloads[i], checkpoints[i])
   end
   return leases
 end

@@ -66,11 +66,7 @@ local function claim_for(worker, idle)
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
   local taken = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
-  if #taken > 0 then
-    return answer.apart(function()
-      return { claim_id = offer.claim_id, leases = claiming.leases(taken) }
-    end)
-  end
+  return claiming.leases(taken)[1]
 end
 
 local function wake_for(task, count)
