@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from qo.event import Event
+from qo.forking import leave_behind, when_forked
 from qo.runtime import connecting, manager, queue, semaphore, worker
 from qo.runtime.signals import heeding_signals
 from qo.settings import Settings
@@ -28,27 +29,44 @@ T = TypeVar("T")
 
 
 class _Loop:
-    """An event loop in a thread of its own."""
+    """An event loop in a thread of its own, in each process that uses it."""
 
     def __init__(self) -> None:
-        self._ready: Future[asyncio.AbstractEventLoop] = Future()
-        self._closing = asyncio.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="qo-sync", daemon=True)
-        self._thread.start()
-        self._loop = self._ready.result()
+        self._starting = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread
+        self._closing: asyncio.Event
+        when_forked(self, _Loop._begin_anew)
+
+    def _begin_anew(self) -> None:
+        leave_behind(self._loop)
+        self._loop = None
+        self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self._loop or self._started()).result()
 
     def is_open(self) -> bool:
-        return self._thread.is_alive()
+        return self._loop is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self._thread.join()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
 
-    async def _serve(self) -> None:
-        self._ready.set_result(asyncio.get_running_loop())
+    def _started(self) -> asyncio.AbstractEventLoop:
+        with self._starting:
+            if self._loop is None:
+                ready: Future[asyncio.AbstractEventLoop] = Future()
+                self._closing = asyncio.Event()
+                serve = self._serve(ready)
+                self._thread = threading.Thread(target=lambda: asyncio.run(serve), name="qo-sync", daemon=True)
+                self._thread.start()
+                self._loop = ready.result()
+            return self._loop
+
+    async def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        ready.set_result(asyncio.get_running_loop())
         await self._closing.wait()
 
 

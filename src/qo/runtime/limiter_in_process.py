@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from heapq import heapify, heappop, heappush, heapreplace
 
+from qo.forking import when_forked
 from qo.runtime.limiter_line import (
     UNLIMITED,
     Group,
@@ -41,14 +42,20 @@ class SlotsInProcess:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._lock = threading.Lock()
         self._groups: dict[str, Group] = {}
-        self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
-        self._sweep_at = SWEEP_AT_LINES
-        self._left: deque[LeaseInProcess] = deque()
         self._last_ticket = 0
         # Microseconds, as tokens of the stores are, so that those of the next start are greater.
         self._last_token = time.time_ns() // 1000
+        self._begin_anew()
+        when_forked(self, SlotsInProcess._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # In a process that was forked, too: those who hold slots or wait are in the other one.
+        self._lock = threading.Lock()
+        self._groups = {name: Group(name, group.limit) for name, group in self._groups.items()}
+        self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
+        self._sweep_at = SWEEP_AT_LINES
+        self._left: deque[LeaseInProcess] = deque()
         self._waited_seconds = 0.0
         self._longest_wait_seconds = 0.0
 

@@ -59,7 +59,7 @@ class Keeper:
         self._lock = threading.Lock()
         self._mailbox: Mailbox | None = None
         self._thread: threading.Thread | None = None
-        self._name = ""
+        self._name = f"limiter:{new_id()}"
         self._numbers = count()
         # Both by holder, and changed by every thread: who is let in is held before it is out of the line.
         self._held: dict[str, LeaseOnStore] = {}
@@ -113,6 +113,10 @@ class Keeper:
         if not self._post_if_open(lambda: self._wait_with([request])):
             self.refuse(request, _closed())
 
+    def knows(self, lease: LeaseOnStore) -> bool:
+        """Whether one of its callers got it."""
+        return lease.holder.startswith(f"{self._name}:")
+
     def let_go(self, holder: str) -> None:
         """The caller has gone, or its block has ended."""
         self._in_line.pop(holder, None)
@@ -156,8 +160,6 @@ class Keeper:
     def _started(self) -> Mailbox:
         with self._lock:
             if self._mailbox is None:
-                # Not before: a limiter may be made first and its process forked then.
-                self._name = f"limiter:{new_id()}"
                 ready: Future[Mailbox] = Future()
                 serve = self._serve(ready)
                 self._thread = threading.Thread(target=lambda: asyncio.run(serve), name="qo-limiter", daemon=True)

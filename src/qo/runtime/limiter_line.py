@@ -25,9 +25,9 @@ class Group:
 
     __slots__ = ("active", "blocked", "free_numbers", "limit", "name", "parked", "waiting")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, limit: int = UNLIMITED) -> None:
         self.name = name
-        self.limit = UNLIMITED
+        self.limit = limit
         self.active = 0
         # A heap of the numbers that are free though a higher one is held, or was when they were given back. Every
         # number is held or in here up to the next one after, which is therefore `active + len(free_numbers)`.

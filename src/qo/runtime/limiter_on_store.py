@@ -6,8 +6,10 @@ import asyncio
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TypeGuard
 
 from qo.errors import LeaseLost, Timeout
+from qo.forking import when_forked
 from qo.runtime.context import Context, current_context
 from qo.runtime.limiter_callers import LeaseOnStore, Request, Waiter, WaitingTask, WaitingThread
 from qo.runtime.limiter_desk import Desk
@@ -54,12 +56,22 @@ class SlotsOnStore:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._tally = Tally()
-        self._keeper = Keeper(queue, prepare=self._set_limits, blocked=self._has_to_wait)
+        self._keeper = self._new_keeper()
         self._desks: dict[asyncio.AbstractEventLoop, Desk] = {}
         self._blocks: dict[str, _Block] = {}
         self._not_set: dict[str, int | None] = {}
         """limits that the store was not told yet: it is when somebody enters, and not when a limiter is made"""
         self._limits_are_set = False
+        self._is_used = False
+        self._lock = threading.Lock()
+        when_forked(self, SlotsOnStore._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # Those who hold slots or wait are in the other process.
+        self._tally = self._tally.without_callers()
+        self._keeper = self._new_keeper()
+        self._desks = {}
+        self._blocks = {}
         self._is_used = False
         self._lock = threading.Lock()
 
@@ -128,14 +140,14 @@ class SlotsOnStore:
         await waiter.wait()
 
     def leave(self, lease: AnyLease, error: BaseException | None) -> None:
-        if isinstance(lease, LeaseOnStore):
+        if self._is_of_a_caller(lease):
             self._tally.left(lease.groups)
             waiter = WaitingThread()
             self._keeper.leave(lease, waiter)
             waiter.wait(LEAVE_SECONDS)
 
     async def leave_async(self, lease: AnyLease, error: BaseException | None) -> None:
-        if not isinstance(lease, LeaseOnStore):
+        if not self._is_of_a_caller(lease):
             return
         block = self._blocks.pop(lease.token)
         self._tally.left(lease.groups)
@@ -149,6 +161,10 @@ class SlotsOnStore:
             raise LeaseLost(lease.holder, lease.token) from None
         if isinstance(error, asyncio.CancelledError):
             raise error
+
+    def _is_of_a_caller(self, lease: AnyLease) -> TypeGuard[LeaseOnStore]:
+        """Not of a job, and not of the process from which this one was forked."""
+        return isinstance(lease, LeaseOnStore) and self._keeper.knows(lease)
 
     async def _give_back(self, lease: LeaseOnStore) -> None:
         desk = self._desk()
@@ -252,6 +268,9 @@ class SlotsOnStore:
 
     def close(self) -> None:
         self._keeper.close()
+
+    def _new_keeper(self) -> Keeper:
+        return Keeper(self._queue, prepare=self._set_limits, blocked=self._has_to_wait)
 
 
 class _Block:

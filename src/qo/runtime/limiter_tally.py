@@ -23,6 +23,11 @@ class Tally:
         self._waited_seconds = 0.0
         self._longest_seconds = 0.0
 
+    def without_callers(self) -> Tally:
+        tally = Tally()
+        tally._limits = self._limits
+        return tally
+
     def set_limit(self, group: str, slots: int | None) -> None:
         with self._lock:
             self._limits[group] = slots

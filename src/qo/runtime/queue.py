@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
+from qo.forking import leave_behind, when_forked
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
 from qo.policy.days import day_of, midnight
@@ -59,10 +60,20 @@ class Queue:
         self.store = store
         self.settings = settings
         self._draw = draw
-        self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(store.submit, check=check_submission)
-        self.follower = Follower(store)
-        self._estimator = Estimator(store, settings)
         self._warned: set[LimitIgnored] = set()
+        self._begin()
+        when_forked(self, Queue._begin_anew)
+
+    def _begin(self) -> None:
+        self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(
+            self.store.submit, check=check_submission
+        )
+        self.follower = Follower(self.store)
+        self._estimator = Estimator(self.store, self.settings)
+
+    def _begin_anew(self) -> None:
+        leave_behind(self._submitting, self.follower, self._estimator)
+        self._begin()
 
     async def __aenter__(self) -> Queue:
         return self

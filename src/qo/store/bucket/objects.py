@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from qo.errors import SettingsError, StoreUnavailable
+from qo.forking import when_forked
 from qo.store.bucket.address import Address
 
 try:
@@ -87,6 +88,11 @@ class Objects:
         self._sleep = sleep
         self._folder = f"{address.prefix}/" if address.prefix else ""
         self.address = address
+        self._is_forked = False
+        when_forked(self, Objects._begin_anew)
+
+    def _begin_anew(self) -> None:
+        self._is_forked = True  # the driver has threads, too, and does not begin anew
 
     def close(self) -> None:
         for threads in (self._readers, self._writers):
@@ -99,7 +105,7 @@ class Objects:
             found = obstore.list(self._store, self._folder + folder).collect()
             return {each["path"].removeprefix(self._folder): each["e_tag"] for each in found}
 
-        return await self._patiently(lambda: _in(self._readers, list_now))
+        return await self._patiently(lambda: self._in(self._readers, list_now))
 
     async def folders(self, folder: str) -> list[str]:
         """The names of the folders in a folder, with one request for a thousand of them, whatever is in them."""
@@ -108,7 +114,7 @@ class Objects:
             found = obstore.list_with_delimiter(self._store, self._folder + folder)
             return [prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"]]
 
-        return await self._patiently(lambda: _in(self._readers, list_now))
+        return await self._patiently(lambda: self._in(self._readers, list_now))
 
     async def read(self, key: str) -> Stored | None:
         return await self._patiently(lambda: self._read_once(key))
@@ -151,7 +157,7 @@ class Objects:
             written = obstore.put(self._store, self._folder + key, body, mode=mode)
             return Stored(body, written["e_tag"], written["version"])
 
-        return await _in(self._writers, put_now)
+        return await self._in(self._writers, put_now)
 
     async def refuses(self, key: str, body: bytes, *, expected: Stored | None) -> bool:
         """Whether a write whose condition does not hold is answered so, rather than carried out."""
@@ -174,7 +180,7 @@ class Objects:
             except FileNotFoundError:
                 pass
 
-        await self._patiently(lambda: _in(self._writers, delete_now))
+        await self._patiently(lambda: self._in(self._writers, delete_now))
 
     async def _read_once(self, key: str) -> Stored | None:
         def get_now() -> Stored | None:
@@ -184,7 +190,7 @@ class Objects:
             except FileNotFoundError:
                 return None
 
-        return await _in(self._readers, get_now)
+        return await self._in(self._readers, get_now)
 
     async def _patiently(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         for attempt in range(1, ATTEMPTS + 1):
@@ -195,6 +201,13 @@ class Objects:
                     raise self._unavailable(error) from error
             await self._pause(attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _in(self, threads: ThreadPoolExecutor, request: Callable[[], Answer]) -> Answer:
+        if self._is_forked:
+            raise StoreUnavailable(
+                f"The bucket {self.address} was opened by the process from which this one was forked; open it here."
+            )
+        return await asyncio.get_running_loop().run_in_executor(threads, request)
 
     async def _pause(self, attempt: int) -> None:
         # Never the same for all who wait: what made one fail is often that all came at once.
@@ -211,10 +224,6 @@ class Objects:
         elif "169.254." in str(error) or "redentials" in str(error):
             advice = "give credentials, on S3 as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         return StoreUnavailable(f"The bucket {self.address} cannot be used ({_said(error)}); {advice}.")
-
-
-async def _in(threads: ThreadPoolExecutor, request: Callable[[], Answer]) -> Answer:
-    return await asyncio.get_running_loop().run_in_executor(threads, request)
 
 
 def _said(error: Exception) -> str:

@@ -12,6 +12,7 @@ from itertools import chain
 from typing import Any
 
 from qo.errors import StoreUnavailable
+from qo.forking import leave_behind, when_forked
 from qo.store.redis.address import Address, parse_address, prefix_of
 from qo.store.redis.availability import Availability, pause_seconds, said
 from qo.store.redis.connection import (
@@ -340,6 +341,13 @@ class Client:
         self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
         self._lock = threading.Lock()
         self._closed = False
+        when_forked(self, Client._begin_anew)
+
+    def _begin_anew(self) -> None:
+        leave_behind(self._lines)
+        self._lines = {}
+        self._lock = threading.Lock()
+        self._server.availability = Availability()
 
     @property
     def address(self) -> str:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from qo.errors import StoreUnavailable
+from qo.forking import leave_behind, when_forked
 from qo.store.redis.availability import pause_seconds, said
 from qo.store.redis.client import Client
 from qo.store.redis.connection import READ_SECONDS, Connection, ServerRefused, connect, pack
@@ -110,6 +111,12 @@ class Waking:
         self._ears: dict[asyncio.AbstractEventLoop, _Ear] = {}
         self._lock = threading.Lock()
         self._closed = False
+        when_forked(self, Waking._begin_anew)
+
+    def _begin_anew(self) -> None:
+        leave_behind(self._ears)
+        self._ears = {}
+        self._lock = threading.Lock()
 
     def listen(self, channel: str) -> Listening:
         return Listening(self, channel)

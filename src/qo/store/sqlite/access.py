@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import TypeVar
 
 import apsw
 
+from qo.errors import StoreUnavailable
+from qo.forking import leave_behind, when_forked
 from qo.store.sqlite.changes import Changes
 from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.connection import connect
@@ -23,12 +26,18 @@ T = TypeVar("T")
 MEMORY = ":memory:"
 READERS = 2
 
+_open_elsewhere: set[tuple[int, int]] = set()
+"""Files that were open when this process was forked. SQLite remembers them, and which of them are locked, but the locks
+are those of the other process: not even a new connection may be opened here."""
+
 
 class Access:
     def __init__(self, path: str, bounds: Bounds) -> None:
         self.path = path
         self.bounds = bounds
         self._in_memory = path == MEMORY
+        if not self._in_memory and os.path.exists(path) and _identity(path) in _open_elsewhere:
+            raise StoreUnavailable(self._forked())
         if self._in_memory:
             self.promise = "memory: jobs live as long as this process"
         else:
@@ -43,10 +52,35 @@ class Access:
         self._connections: list[apsw.Connection] = []
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
         self._reader = threading.local()
+        self._identity = None if self._in_memory else _identity(path)
+        self._is_forked = False
+        when_forked(self, Access._begin_anew)
+
+    def _begin_anew(self) -> None:
+        if not self._writer.is_open:
+            return
+        self._is_forked = True
+        self._writer.refuse_more(self._forked())
+        leave_behind(self)
+        if self._identity is not None:
+            _open_elsewhere.add(self._identity)
+
+    def _forked(self) -> str:
+        if self._in_memory:
+            return (
+                "The store memory:// is in the memory of the process from which this one was forked; connect again "
+                "here, or use a store that both can reach."
+            )
+        return (
+            f"The store {self.path} was open in the process from which this one was forked, and SQLite cannot use a "
+            "file in both; connect only after forking, in each process, or start processes without forking."
+        )
 
     async def close(self) -> None:
         """Finish what has arrived, then let go of the file. Closing twice is harmless."""
-        self._writer.refuse_more()
+        if self._is_forked:
+            return  # it would be closed for the other process
+        self._writer.refuse_more(f"The store {self.path} is closed; connect again.")
         await asyncio.to_thread(self._readers.shutdown)
         for db in (*self._connections, *([self._watch] if self._watch else [])):
             db.close()
@@ -96,6 +130,11 @@ class Access:
         assert self._watch is not None
         with self._watch_lock:
             return read(self._watch)
+
+
+def _identity(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_dev, found.st_ino
 
 
 def clock() -> int:

@@ -44,7 +44,7 @@ class Writer:
         self._path = path
         self._after_commit = after_commit
         self._arrivals: SimpleQueue[tuple[_Operation, bool] | None] = SimpleQueue()
-        self._closed = False
+        self._refusal: str | None = None
         self._seen_version = 0
         self._thread = threading.Thread(target=self._run, name="qo-sqlite-writer", daemon=True)
         self._thread.start()
@@ -57,12 +57,16 @@ class Writer:
         answer: T = await operation.future
         return answer
 
-    def check_open(self) -> None:
-        if self._closed:
-            raise StoreUnavailable(f"The store {self._path} is closed; connect again.")
+    @property
+    def is_open(self) -> bool:
+        return self._refusal is None
 
-    def refuse_more(self) -> None:
-        self._closed = True
+    def check_open(self) -> None:
+        if self._refusal is not None:
+            raise StoreUnavailable(self._refusal)
+
+    def refuse_more(self, reason: str) -> None:
+        self._refusal = reason
 
     async def finish(self) -> None:
         """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""

@@ -1,0 +1,35 @@
+"""Processes that are forked, as gunicorn, uWSGI and multiprocessing do it: threads do not come along, and what they did
+at that moment is never finished. Whoever has threads, locks or calls under way begins anew in the new process.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+Owner = TypeVar("Owner")
+
+_owners: weakref.WeakKeyDictionary[Any, Callable[[Any], None]] = weakref.WeakKeyDictionary()
+_left_behind: list[object] = []
+
+
+def when_forked(owner: Owner, begin_anew: Callable[[Owner], None]) -> None:
+    """Have it begin anew in every process that is forked while the owner lives, before anything else happens there.
+    It must not wait for anything."""
+    _owners[owner] = begin_anew
+
+
+def leave_behind(*things: object) -> None:
+    """Keep what the other process uses: to close it, as is done with what nobody needs, might close it there, too."""
+    _left_behind.extend(things)
+
+
+def _begin_anew() -> None:
+    for owner, begin_anew in tuple(_owners.items()):
+        begin_anew(owner)
+
+
+if hasattr(os, "register_at_fork"):  # which Windows has not, as it forks nothing
+    os.register_at_fork(after_in_child=_begin_anew)

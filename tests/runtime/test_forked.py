@@ -1,0 +1,380 @@
+"""Processes that are forked from one that has connected, as gunicorn, uWSGI and multiprocessing do it."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bucket_server import shared_bucket_server
+from running import until
+from servers import shared_server
+
+import qo
+import qo.sync
+
+# Newer versions of Python warn of forks from a process with threads; that they do no harm is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+FORKS = multiprocessing.get_context("fork")
+PATIENCE_SECONDS = 20
+
+
+def in_fork(work: Callable[[], Any]) -> Any:
+    """What `work` answers in a process that is forked now, and that has to end well."""
+    ours, theirs = FORKS.Pipe()
+    process = FORKS.Process(target=_tell, args=(theirs, work))
+    process.start()
+    try:
+        assert ours.poll(PATIENCE_SECONDS), "the forked process hangs"
+        went_well, answer = ours.recv()
+        assert went_well, answer
+        process.join(PATIENCE_SECONDS)
+        assert process.exitcode == 0
+    finally:
+        process.kill()
+        process.join()
+    return answer
+
+
+def _tell(pipe: Connection, work: Callable[[], Any]) -> None:
+    try:
+        pipe.send((True, work()))
+    except Exception as error:
+        pipe.send((False, repr(error)))
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def queue(request: pytest.FixtureRequest) -> Iterator[qo.sync.Queue]:
+    settings = {"concurrency": {"default_lease_duration_secs": 1}}
+    namespace = f"test-{secrets.token_hex(8)}"
+    with qo.sync.connect(shared_server(request.param).url, namespace=namespace, settings=settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'qo.db'}"
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(qo.StoreUnavailable) as refused:
+        call()
+    return str(refused.value)
+
+
+def greeting(queue: qo.sync.Queue) -> qo.sync.Worker:
+    worker = qo.sync.Worker(queue)
+
+    @worker.task
+    def greet(data: str) -> str:
+        return f"hello {data}"
+
+    return worker
+
+
+# --- queues -----------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_works_on_both_sides_of_a_fork(queue: qo.sync.Queue) -> None:
+    first = queue.submit("greet", "ada")
+
+    def submit_and_work() -> tuple[str, str]:
+        second = queue.submit("greet", "grace")
+        position = queue.get(second.id).position
+        greeting(queue).run_until_idle()
+        return second.id, f"{position} {queue.wait(first.id, timeout=PATIENCE_SECONDS).result}"
+
+    second, seen = in_fork(submit_and_work)
+
+    assert seen == "2 hello ada"
+    assert queue.wait(second, timeout=PATIENCE_SECONDS).result == "hello grace"
+    third = queue.submit("greet", "joan")
+    greeting(queue).run_until_idle()
+    assert queue.get(third.id).result == "hello joan"
+
+
+def test_a_fork_waits_for_what_happens_in_the_other_process(queue: qo.sync.Queue) -> None:
+    job = queue.submit("greet", "ada")
+    worked = FORKS.Event()
+
+    def wait() -> Any:
+        worked.set()
+        return queue.wait(job.id, timeout=PATIENCE_SECONDS).result
+
+    def work() -> None:
+        worked.wait(PATIENCE_SECONDS)
+        greeting(queue).run_until_idle()
+
+    working = threading.Thread(target=work)
+    working.start()
+    assert in_fork(wait) == "hello ada"
+    working.join()
+
+
+def test_what_threads_were_doing_when_it_was_forked_does_not_hold_up_the_new_process(queue: qo.sync.Queue) -> None:
+    stopped = threading.Event()
+    submitted: list[str] = []
+
+    def submit_on() -> None:
+        while not stopped.is_set():
+            submitted.append(queue.submit("greet", "ada").id)
+
+    threads = [threading.Thread(target=submit_on) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        forked = [in_fork(lambda: queue.submit("greet", "grace").id) for _ in range(10)]
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+
+    known = [job.id for job in queue.jobs(limit=len(submitted) + len(forked) + 1)]
+    assert sorted(known) == sorted(submitted + forked)
+
+
+def test_locks_that_were_held_when_it_was_forked_are_not_held_in_the_new_process(queue: qo.sync.Queue) -> None:
+    job = queue.submit("greet", "ada")
+    limiter, alone = qo.Limiter({"ollama": 1}, queue=queue.asynchronous), qo.Limiter({"ollama": 1})
+    store: Any = queue.asynchronous.store
+    owners: list[Any] = [store.client, store.client.availability, store._waking, limiter._slots, alone._slots]
+
+    def use_all() -> str:
+        with limiter.acquire("ollama", timeout=PATIENCE_SECONDS), alone.acquire("ollama", timeout=PATIENCE_SECONDS):
+            limiter.set_limit("ollama", 2)
+            greeting(queue).run_until_idle()
+            return str(queue.wait(job.id, timeout=PATIENCE_SECONDS).result)
+
+    with ExitStack() as held:
+        for owner in owners:
+            held.enter_context(owner._lock)
+        assert in_fork(use_all) == "hello ada"
+
+
+def test_a_fork_of_a_fork_works_too(queue: qo.sync.Queue) -> None:
+    def fork_again() -> list[str]:
+        # One of multiprocessing's own could not have children.
+        own = queue.submit("greet", "ada").id
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, queue.submit("greet", "grace").id.encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            return [own, pipe.read(), str(os.waitpid(child, 0)[1])]
+
+    own, grandchild, status = in_fork(fork_again)
+
+    assert status == "0"
+    assert [job.id for job in queue.jobs()] == [own, grandchild]
+
+
+def test_a_queue_that_was_closed_before_is_closed_in_the_fork(queue: qo.sync.Queue) -> None:
+    asynchronous = queue.asynchronous
+    queue.close()
+
+    assert "closed; connect again" in in_fork(lambda: refusal(lambda: asyncio.run(asynchronous.submit("greet"))))
+
+
+def test_a_fork_that_closes_its_queue_leaves_that_of_the_other_process_open(queue: qo.sync.Queue) -> None:
+    def submit_and_close() -> str:
+        job = queue.submit("greet", "ada")
+        queue.close()
+        return job.id
+
+    for close in (queue.close, submit_and_close):
+        in_fork(close)
+        assert queue.submit("greet", "grace").position is not None
+
+
+def test_an_asynchronous_queue_works_in_an_event_loop_of_the_fork(queue: qo.sync.Queue) -> None:
+    asynchronous = queue.asynchronous
+
+    async def submit() -> str:
+        return (await asynchronous.submit("greet", "ada")).id
+
+    assert queue.get(in_fork(lambda: asyncio.run(submit()))).task == "greet"
+
+
+# --- where it cannot work -----------------------------------------------------------------------------------------
+
+
+def test_a_file_is_refused_where_sqlite_would_not_lock_it(file_url: str) -> None:
+    """SQLite counts locks of a file for the process as a whole, and a fork finds them counted that it does not have."""
+    with qo.sync.connect(file_url) as queue:
+        first = queue.submit("greet", "ada")
+
+        def try_all() -> list[str]:
+            limiter = qo.Limiter({"ollama": 1}, queue=queue.asynchronous)
+            tries = [
+                lambda: queue.submit("greet", "grace"),
+                lambda: queue.get(first.id),
+                lambda: queue.wait(first.id, timeout=0.1),
+                lambda: asyncio.run(queue.asynchronous.submit("greet", "grace")),
+                lambda: limiter.acquire("ollama", timeout=0).__enter__(),
+                lambda: qo.sync.connect(file_url),
+            ]
+            said = [refusal(each) for each in tries]
+            queue.close()
+            return said
+
+        for said in in_fork(try_all):
+            assert "SQLite cannot use a file in both; connect only after forking, in each process" in said
+        second = queue.submit("greet", "joan")
+        assert [job.id for job in queue.jobs()] == [first.id, second.id]
+
+
+def test_a_file_that_is_busy_does_not_hold_up_a_fork(file_url: str) -> None:
+    stopped = threading.Event()
+    with qo.sync.connect(file_url) as queue:
+
+        def submit_on() -> None:
+            while not stopped.is_set():
+                queue.submit("greet", "ada")
+
+        threads = [threading.Thread(target=submit_on) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(10):
+                assert "SQLite cannot use" in in_fork(lambda: refusal(lambda: queue.submit("greet", "grace")))
+        finally:
+            stopped.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_file_that_was_closed_before_can_be_opened_in_a_fork(file_url: str, tmp_path: Path) -> None:
+    with qo.sync.connect(file_url) as queue:
+        job = queue.submit("greet", "ada")
+
+    def read() -> str:
+        with qo.sync.connect(file_url) as opened, qo.sync.connect(f"sqlite:///{tmp_path / 'other.db'}") as other:
+            assert other.jobs() == []
+            return opened.get(job.id).task
+
+    with qo.sync.connect(f"sqlite:///{tmp_path / 'unlike.db'}"):
+        assert in_fork(read) == "greet"
+
+
+def test_jobs_in_memory_are_of_one_process() -> None:
+    with qo.sync.connect("memory://") as queue:
+        queue.submit("greet", "ada")
+
+        said = in_fork(lambda: refusal(lambda: queue.submit("greet", "grace")))
+
+        assert "the process from which this one was forked; connect again here" in said
+        assert len(queue.jobs()) == 1
+
+
+def test_a_bucket_has_to_be_opened_in_each_process() -> None:
+    with qo.sync.ConcurrencyManager.open(shared_bucket_server().url(f"fork-{secrets.token_hex(6)}")) as manager:
+        said = in_fork(lambda: refusal(lambda: manager.get_status("user:ada")))
+
+        assert "the process from which this one was forked; open it here" in said
+        assert manager.get_status("user:ada").active == 0
+
+
+# --- limiters ---------------------------------------------------------------------------------------------------
+
+
+def test_a_limiter_in_process_begins_anew_in_a_fork() -> None:
+    limiter = qo.Limiter({"ollama": 1}, total=2)
+    waiting = threading.Thread(target=lambda: limiter.acquire("ollama", timeout=PATIENCE_SECONDS).__enter__())
+
+    def enter() -> tuple[Any, Any, Any]:
+        before = limiter.get_metrics()
+        with limiter.acquire("ollama", timeout=0) as lease, pytest.raises(qo.Timeout):
+            limiter.acquire("ollama", timeout=0).__enter__()
+        return before, dict(lease.slots), limiter.get_metrics()["in_flight"]
+
+    with limiter.acquire("ollama"):
+        waiting.start()
+        until_now(lambda: limiter.get_metrics()["waiting"].get("ollama") == 1)
+        before, slots, in_flight = in_fork(enter)
+
+    assert (before["in_flight"]["ollama"], before["blocked_requests"]) == (0, 0)
+    assert before["limits"] == {"ollama": 1, "global": 2}
+    assert slots == {"provider:ollama": 0, "providers": 0}
+    assert in_flight["ollama"] == 0
+    waiting.join()
+    assert limiter.get_metrics()["in_flight"]["ollama"] == 1
+
+
+def test_a_limiter_on_a_queue_shares_its_slots_with_a_fork(queue: qo.sync.Queue) -> None:
+    limiter = qo.Limiter({"ollama": 2}, queue=queue.asynchronous)
+
+    def enter_twice() -> tuple[int, int, bool]:
+        async def enter() -> int:
+            async with limiter.acquire("ollama", timeout=PATIENCE_SECONDS):
+                return queue.limit("provider:ollama").active
+
+        with limiter.acquire("ollama", timeout=PATIENCE_SECONDS):
+            in_threads = queue.limit("provider:ollama").active
+            with pytest.raises(qo.Timeout):
+                limiter.acquire("ollama", timeout=0).__enter__()
+        in_tasks = asyncio.run(enter())
+        in_flight = limiter.get_metrics()["in_flight"]
+        limiter.close()
+        return in_threads, in_tasks, "ollama" in in_flight and in_flight["ollama"] == 0
+
+    with limiter.acquire("ollama"):
+        assert in_fork(enter_twice) == (2, 2, True)
+        assert queue.limit("provider:ollama").active == 1
+    assert queue.limit("provider:ollama").active == 0
+    limiter.close()
+
+
+def test_slots_that_a_fork_takes_are_kept(queue: qo.sync.Queue) -> None:
+    limiter = qo.Limiter({"ollama": 1}, queue=queue.asynchronous)
+    with limiter.acquire("ollama"):
+        pass
+
+    def hold() -> bool:
+        def ends_at() -> Any:
+            (slot,) = queue.limit("provider:ollama").slots
+            return slot.expires_at
+
+        with limiter.acquire("ollama", timeout=PATIENCE_SECONDS) as lease:
+            at_first = ends_at()
+            until_now(lambda: ends_at() > at_first)
+            return not lease.lost
+
+    assert in_fork(hold)
+    limiter.close()
+
+
+def test_the_end_of_a_block_in_a_fork_does_not_give_back_what_the_other_process_holds(queue: qo.sync.Queue) -> None:
+    limiter = qo.Limiter({"ollama": 1}, queue=queue.asynchronous)
+    here = os.getpid()
+    try:
+        with limiter.acquire("ollama"):
+            child = os.fork()
+            if child:
+                status = os.waitpid(child, 0)[1]
+                active = queue.limit("provider:ollama").active
+    finally:
+        if os.getpid() != here:
+            os._exit(0)
+
+    assert (status, active) == (0, 1)
+    assert queue.limit("provider:ollama").active == 0
+    limiter.close()
+
+
+def until_now(is_true: Callable[[], bool]) -> None:
+    async def ask() -> bool:
+        return is_true()
+
+    asyncio.run(until(ask))
