@@ -14,6 +14,7 @@ test: check ## the gate: lint, types and layers, then all tests
 
 check: $(READY) ## lint, types and layers only
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

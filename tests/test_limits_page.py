@@ -164,9 +164,7 @@ def test_three_processes_of_the_example_never_make_more_than_four_calls_at_once(
 
 @pytest.mark.usefixtures("bucket")
 @pytest.mark.parametrize("section", ["Several machines", "ConcurrencyManager"])
-async def test_the_examples_on_a_bucket_print_what_they_say(
-    capsys: pytest.CaptureFixture[str], section: str
-) -> None:
+async def test_the_examples_on_a_bucket_print_what_they_say(capsys: pytest.CaptureFixture[str], section: str) -> None:
     await run(section)
 
     assert capsys.readouterr().out.splitlines() == promised(section)
@@ -207,9 +205,7 @@ async def test_the_fastapi_example_says_when_it_is_busy(monkeypatch: pytest.Monk
     monkeypatch.setenv("LLM_MAX_CONCURRENCY_OLLAMA", "0")
     app = (await run("FastAPI"))["app"]
 
-    asynchronous, plain, metrics = await get(
-        app, ["/ask?prompt=why", "/ask-in-a-thread?prompt=why", "/metrics.json"]
-    )
+    asynchronous, plain, metrics = await get(app, ["/ask?prompt=why", "/ask-in-a-thread?prompt=why", "/metrics.json"])
 
     for answer in (asynchronous, plain):
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")

@@ -281,14 +281,10 @@ def test_a_file_that_is_not_toml_is_refused_by_its_name(directory, content):
 
 
 names = (
-    st.text(max_size=5)
-    | st.integers()
-    | st.sampled_from(["store", "queue", "tiers", "concurrency", "limits", "cap"])
+    st.text(max_size=5) | st.integers() | st.sampled_from(["store", "queue", "tiers", "concurrency", "limits", "cap"])
 )
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2)
-)
+anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(names, inner, max_size=2))
 
 
 @given(code=st.dictionaries(names, anything, max_size=3))

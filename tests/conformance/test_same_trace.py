@@ -187,9 +187,7 @@ def check_same(
     assert not differences, report(name, log, bounds, stores, differences)
 
 
-def report(
-    name: str, log: Sequence[Step], bounds: Bounds, stores: tuple[str, str], differences: Sequence[str]
-) -> str:
+def report(name: str, log: Sequence[Step], bounds: Bounds, stores: tuple[str, str], differences: Sequence[str]) -> str:
     """`test_found.py` takes the steps as they are, and tells which of the two does not do what the model does."""
     return "\n".join(
         [

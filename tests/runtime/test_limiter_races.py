@@ -359,9 +359,7 @@ def test_a_loop_that_stood_still_gets_its_slot_when_it_runs_again(limiter: qo.Li
 async def test_one_release_wakes_one(limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = []
     wake = limiter_line.TaskWaiter.wake
-    monkeypatch.setattr(
-        limiter_line.TaskWaiter, "wake", lambda waiter: woken.append(waiter) or wake(waiter)
-    )
+    monkeypatch.setattr(limiter_line.TaskWaiter, "wake", lambda waiter: woken.append(waiter) or wake(waiter))
     block = entered(limiter)
     tasks = [await waiting(limiter) for _ in range(50)]
     leave(block)

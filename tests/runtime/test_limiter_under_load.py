@@ -111,9 +111,7 @@ def test_64_threads_and_64_tasks_never_exceed_a_limit_nor_pass_one_who_could_go(
     load = Load(seconds)
     threads = [threading.Thread(target=load.run_thread, args=(seed,), daemon=True) for seed in range(THREADS)]
     for seed in (1000, 2000):
-        threads.append(
-            threading.Thread(target=lambda seed=seed: asyncio.run(load.run_tasks(seed)), daemon=True)
-        )
+        threads.append(threading.Thread(target=lambda seed=seed: asyncio.run(load.run_tasks(seed)), daemon=True))
     for thread in threads:
         thread.start()
     for thread in threads:
