@@ -17,7 +17,7 @@ from qo.event import GRANTED
 from qo.job import State
 from qo.store.check_value import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Claimed, Offer, Registration, Standing, TaskOptions
+from qo.store.values import Advance, Claimed, Offer, Registration, Standing, TaskOptions
 
 LONG_SECONDS = 30.0
 
@@ -77,6 +77,38 @@ async def test_an_offer_gets_the_job_as_a_claim_would(store: RedisStore) -> None
     assert [event.kind for event in (await store.events(before)).events] == ["queued", "starting"]
     assert [held.token for held in await store.leases()] == [lease.token]
     assert await succeed(store, lease, now=None)
+
+
+async def test_an_offer_brings_all_that_a_claim_would(store: RedisStore) -> None:
+    content = bytes(range(256)) * 300
+    options = TaskOptions(name="work", groups=("disk", "gpu"))
+    await store.register(Registration(name="w1", tasks=(options,), places=1, lifetime_ms=LEASE))
+    await limit(store, "gpu", 2)
+    await limit(store, "user:ada", 1)
+    await submit(store, "a", payload=content, user="ada", now=None)
+    (first,) = (await claim_one(store, "c1")).leases
+    await store.advance([Advance(job_id="a", token=first.token, checkpoint=content)])
+    async with offering(store) as waiting:
+        await store.revoke("user:ada", 0, force=True)
+        (offered,) = (await waiting).leases
+    (claimed,) = (await claim_one(store, "of-w1")).leases
+
+    assert offered == claimed
+    assert (offered.payload, offered.checkpoint, offered.job.attempts) == (content, content, 2)
+    assert offered.slots == {"gpu": 0, "user:ada": 0}
+    assert offered.job.groups == ("global", "work", "priority:50", "user:ada", "disk", "gpu")
+
+
+async def claim_one(store: RedisStore, claim_id: str) -> Claimed:
+    return await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=claim_id)
+
+
+@pytest.mark.parametrize("message", [b"of another version", b"\x98", b"\xff\x00"])
+async def test_a_message_that_cannot_be_read_wakes_all_the_same(store: RedisStore, message: bytes) -> None:
+    async with offering(store) as waiting:
+        await store.client.command("PUBLISH", f"{store.client.prefix}wake:w1", message)
+
+        assert await waiting == Claimed(more=True)
 
 
 async def test_without_an_offer_a_worker_is_only_woken(store: RedisStore) -> None:

@@ -5,7 +5,7 @@
 -- argv[2]  the operation's id, if its answer has to be kept for a repetition, else empty
 -- argv[3…] payloads, checkpoints and results, which no operation looks into; arguments name them by number
 --
--- Reply    a list: the answer, packed, then rows and payloads it refers to
+-- Reply    a list: the answer, packed, then rows, payloads or leases that it is about
 --
 -- Nothing can be undone, so an operation refuses before its first write. What a part remembers of one step it makes
 -- anew in `at_the_beginning` of the next.
