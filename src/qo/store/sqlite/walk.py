@@ -64,9 +64,13 @@ class Walk:
 
     def _first(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
-        for source in self._sources:
-            key = None if self._passes(source.task) else source.key
-            if key is not None and key < first_key:
+        for source in tuple(self._sources):
+            if self._passes(source.task):
+                continue
+            key = source.key
+            if key is None:
+                self._sources.remove(source)  # nothing comes to it during a walk
+            elif key < first_key:
                 first, first_key = source, key
         return None if first is None else (first, first_key)
 

@@ -126,10 +126,13 @@ end
 function walk.first(all, passes)
   -- Of the candidates of the tasks that are not passed by, the first: whose it is, and where it is taken from.
   local best, from, best_key
-  for _, candidates in ipairs(all) do
+  for i = #all, 1, -1 do
+    local candidates = all[i]
     if not passes(candidates.task) then
       local found, order_key = first_of(candidates)
-      if found and (not best_key or order_key < best_key) then
+      if not found then
+        table.remove(all, i) -- nothing comes to it during a walk
+      elseif not best_key or order_key < best_key then
         best, from, best_key = candidates, found, order_key
       end
     end
