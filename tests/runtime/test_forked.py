@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import secrets
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -205,6 +206,48 @@ def test_an_asynchronous_queue_works_in_an_event_loop_of_the_fork(queue: qo.sync
         return (await asynchronous.submit("greet", "ada")).id
 
     assert queue.get(in_fork(lambda: asyncio.run(submit()))).task == "greet"
+
+
+# --- workers ----------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_runs_in_each_fork_under_a_name_of_its_own(queue: qo.sync.Queue) -> None:
+    worker, named = greeting(queue), qo.sync.Worker(queue, "worker-1")
+    jobs = [queue.submit("greet", name) for name in ("ada", "grace")]
+
+    def work() -> tuple[str, str]:
+        worker.run_until_idle()
+        return worker.name, named.name
+
+    forked = [in_fork(work) for _ in range(2)]
+
+    assert len({worker.name, *(name for name, _ in forked)}) == 3
+    assert {given for _, given in forked} == {"worker-1"}
+    assert [queue.get(job.id).result for job in jobs] == ["hello ada", "hello grace"]
+    assert {queue.get(job.id).worker for job in jobs} == {forked[0][0]}
+
+
+async def test_a_handler_can_end_a_process_that_it_forked() -> None:
+    """Stopping is for the worker, and its copy in the fork does not run."""
+    async with await qo.connect("memory://") as queue:
+        worker = qo.Worker(queue, "worker-1")
+
+        @worker.task
+        def fork_and_end() -> int | None:
+            begun = FORKS.Event()
+            process = FORKS.Process(target=lambda: (begun.set(), threading.Event().wait()))
+            process.start()
+            assert begun.wait(PATIENCE_SECONDS)
+            process.terminate()
+            process.join(PATIENCE_SECONDS)
+            code = process.exitcode
+            process.kill()
+            return code
+
+        job = await queue.submit("fork_and_end")
+        await worker.run_until_idle()
+
+        assert (await queue.get(job.id)).result == -signal.SIGTERM
 
 
 # --- where it cannot work -----------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Protocol
 
+from qo.forking import when_forked
+
 log = logging.getLogger("qo.worker")
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
@@ -29,6 +31,12 @@ class _Signals:
         self.workers: list[Stoppable] = []
         self._before: dict[signal.Signals, Any] = {}
         self._seen = 0
+        when_forked(self, _Signals._begin_anew)
+
+    def _begin_anew(self) -> None:
+        # No worker runs in a process that was forked, perhaps by a handler that means to end it by a signal.
+        for worker in tuple(self.workers):
+            self.remove(worker)
 
     def add(self, worker: Stoppable) -> None:
         if not self.workers:

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
+from qo.forking import when_forked
 from qo.job import State
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.exchange import TRY_AGAIN_SECONDS, Exchange
@@ -48,7 +49,9 @@ class Worker:
         if not isinstance(chosen, int) or isinstance(chosen, bool) or chosen < 1:
             raise InvalidValue(f"concurrency is {concurrency!r}; use a whole number of 1 or more.")
         self.queue = queue
-        self.name = name or f"{socket.gethostname()}-{os.getpid()}-{new_id()[-4:]}"
+        self.name = name or _new_name()
+        if name is None:
+            when_forked(self, Worker._begin_anew)
         self.concurrency = chosen
         self._store = queue.store
         self._tasks: dict[str, Task] = {}
@@ -66,6 +69,9 @@ class Worker:
         self._stopping_now = False
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _begin_anew(self) -> None:
+        self.name = _new_name()
 
     # --- what it does -----------------------------------------------------------------------------------------
 
@@ -430,3 +436,7 @@ class Worker:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _new_name() -> str:
+    return f"{socket.gethostname()}-{os.getpid()}-{new_id()[-4:]}"
