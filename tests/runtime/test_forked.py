@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from bucket_server import shared_bucket_server
+from redis import Redis
 from running import until
 from servers import shared_server
 
@@ -206,6 +207,26 @@ def test_an_asynchronous_queue_works_in_an_event_loop_of_the_fork(queue: qo.sync
         return (await asynchronous.submit("greet", "ada")).id
 
     assert queue.get(in_fork(lambda: asyncio.run(submit()))).task == "greet"
+
+
+def test_connections_are_not_kept_open_by_a_fork(queue: qo.sync.Queue) -> None:
+    """Or a worker that was killed would be heard by nobody, and still count as listening."""
+    job = queue.submit("greet", "ada")
+    watching = queue.watch(job.id)
+    next(watching)
+    store: Any = queue.asynchronous.store
+    with Redis.from_url(f"redis://{store.client.address}") as server:
+        own = {each["id"] for each in server.client_list() if each.get("lib-name") == "qo"}
+        living = FORKS.Event()
+        process = FORKS.Process(target=living.wait)
+        process.start()
+        try:
+            watching.close()
+            queue.close()
+            until_now(lambda: own.isdisjoint(each["id"] for each in server.client_list()))
+        finally:
+            living.set()
+            process.join()
 
 
 # --- workers ----------------------------------------------------------------------------------------------------

@@ -102,6 +102,10 @@ class _Line:
         self._connection = self._restoring = self._watching = None
         self._fail_all(self._server.closed())
 
+    def leave_to_other_process(self) -> None:
+        if self._connection is not None:
+            self._connection.leave_to_other_process()
+
     async def end(self) -> None:
         if self._end is None:
             self.close()
@@ -344,6 +348,8 @@ class Client:
         when_forked(self, Client._begin_anew)
 
     def _begin_anew(self) -> None:
+        for line in self._lines.values():
+            line.leave_to_other_process()
         leave_behind(self._lines)
         self._lines = {}
         self._lock = threading.Lock()

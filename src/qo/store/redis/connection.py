@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from qo.errors import SettingsError, StoreUnavailable
+from qo.forking import let_go_of
 from qo.store.redis.address import Address
 
 try:
@@ -110,6 +111,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def send(self, packed: bytes) -> None:
         self._transport.write(packed)
+
+    def leave_to_other_process(self) -> None:
+        """From which this one was forked. A worker that is killed would count as listening for as long
+        as one of its forks lives."""
+        let_go_of(self._transport.get_extra_info("socket").fileno())
 
     def abort(self) -> None:
         """Nobody hears of it again."""

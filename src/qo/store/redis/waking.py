@@ -114,6 +114,8 @@ class Waking:
         when_forked(self, Waking._begin_anew)
 
     def _begin_anew(self) -> None:
+        for ear in self._ears.values():
+            ear.leave_to_other_process()
         leave_behind(self._ears)
         self._ears = {}
         self._lock = threading.Lock()
@@ -191,6 +193,10 @@ class _Ear:
         if channel is not None:
             channel.listeners.discard(listening)
             channel.left_at = time.monotonic()
+
+    def leave_to_other_process(self) -> None:
+        if self._connection is not None:
+            self._connection.leave_to_other_process()
 
     def unavailable(self) -> StoreUnavailable:
         cause = said(self._trouble or TimeoutError())
