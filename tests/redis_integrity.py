@@ -107,8 +107,9 @@ def _differences_of_feed(keys: Keys) -> Iterator[str]:
     if (before or oldest - 1) != newest:
         yield f"  'events': ends with {before}, the newest event is {newest}"
     ids = [id_ for id_, _ in audit_entries(keys)]
-    if ids != list(range(1, counters.get("last_audit", 0) + 1)):
-        yield f"  'audit': has {ids}, the last one is {counters.get('last_audit', 0)}"
+    last = counters.get("last_audit", 0)
+    if ids != list(range(last - len(ids) + 1, last + 1)):
+        yield f"  'audit': has {ids}, the last one is {last}"
 
 
 def _differences_of_lifetimes(keys: Keys) -> Iterator[str]:

@@ -112,6 +112,8 @@ class QueueSettings(_Section, frozen=True, kw_only=True):
     retention_days_sql: Days = 7
     retention_days_redis: Days = 1
     retention_jobs: Count = 100_000
+    audit_entries_sql: Count = 1_000_000
+    audit_entries_redis: Count = 100_000
     upgrade_url: Annotated[Text | None, Meta(description="text that is not empty")] = None
 
 

@@ -66,9 +66,10 @@ class Upkeep(Scene):
         keep_ms=st.sampled_from([0, SECOND_MS, LEASE_MS, DAY_MS]),
         keep_jobs=st.sampled_from([0, 1, 2, 100]),
         keep_events=st.sampled_from([0, 5, 1000]),
+        keep_audit=st.sampled_from([0, 1, 1000]),
     )
-    def forget(self, keep_ms: int, keep_jobs: int, keep_events: int) -> None:
-        self.do("forget", keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
+    def forget(self, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int) -> None:
+        self.do("forget", keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events, keep_audit=keep_audit)
 
     @action(value=st.sampled_from([0.5, 30.0, 900.0]), weight=st.sampled_from([0.0, 0.3, 1.0]))
     def observe(self, value: float, weight: float) -> None:

@@ -139,8 +139,8 @@ class Model(Submitting, Running, People):
         return self.hand_out_reminders(ages_ms, now)
 
     @step
-    def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int) -> Portion:
-        return self.forget_the_past(keep_ms, keep_jobs, keep_events, now)
+    def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int) -> Portion:
+        return self.forget_the_past(keep_ms, keep_jobs, keep_events, keep_audit, now)
 
     # --- figures for estimates, service data ----------------------------------------------------------------------
 

@@ -367,8 +367,8 @@ class Line:
         self.state.events.append(Event(self.state.last_event, moment(now), str(kind), subject, detail))
 
     def audit_entry(self, by: str | None, action: str, subject: str, detail: dict[str, Any], now: int) -> None:
-        number = len(self.state.audit) + 1
-        self.state.audit.append(AuditEntry(number, moment(now), by, action, subject, detail))
+        self.state.last_audit += 1
+        self.state.audit.append(AuditEntry(self.state.last_audit, moment(now), by, action, subject, detail))
 
     def count(self, name: str, total_ms: int, now: int) -> None:
         minute = (name, now // MINUTE_MS)

@@ -160,6 +160,7 @@ class ModelState:
 
     last_number: int = 0
     last_event: int = 0
+    last_audit: int = 0
     last_token: int = 0
     next_sequence: int = FIRST_SEQUENCE
     noted_at: int | None = None

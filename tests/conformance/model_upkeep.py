@@ -148,7 +148,7 @@ class Upkeep(Admission):
 
     # --- retention --------------------------------------------------------------------------------------------
 
-    def forget_the_past(self, keep_ms: int, keep_jobs: int, keep_events: int, now: int) -> Portion:
+    def forget_the_past(self, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int) -> Portion:
         jobs, more_jobs = self.portion_of(self.jobs_to_forget(now - keep_ms, keep_jobs))
         for job in jobs:
             del self.state.jobs[job.id]
@@ -156,6 +156,7 @@ class Upkeep(Admission):
                 del self.state.parents[job.parent]
         more_others = [
             self.forget_events(keep_events),
+            self.forget_audit(keep_audit),
             self.sum_up_series((now - keep_ms) // MINUTE_MS),
             self.forget_quota(now // DAY_MS),
             self.forget_users(),
@@ -189,6 +190,11 @@ class Upkeep(Admission):
         keep = max(1, keep_events)  # the newest tells followers how far the feed has come
         portion, more = self.portion_of(self.state.events[: max(0, len(self.state.events) - keep)])
         del self.state.events[: len(portion)]
+        return more
+
+    def forget_audit(self, keep_audit: int) -> bool:
+        portion, more = self.portion_of(self.state.audit[: max(0, len(self.state.audit) - keep_audit)])
+        del self.state.audit[: len(portion)]
         return more
 
     def sum_up_series(self, first_kept_minute: int) -> bool:

@@ -124,7 +124,7 @@ CALLS: list[tuple[str, Call]] = [
     ("period_ms", lambda store: store.age(period_ms=0, now=NOW)),
     ("after_ms", lambda store: store.fail_unconfirmed(after_ms=-1, error=JobError("late"), now=NOW)),
     ("ages_ms", lambda store: store.take_reminders(ages_ms=[2, 1], now=NOW)),
-    ("keep_ms", lambda store: store.forget(keep_ms=-1, keep_jobs=0, keep_events=0, now=NOW)),
+    ("keep_ms", lambda store: store.forget(keep_ms=-1, keep_jobs=0, keep_events=0, keep_audit=0, now=NOW)),
     ("limit", lambda store: store.jobs(limit=0)),
     ("limit", lambda store: store.line(limit=0)),
     ("after", lambda store: store.events(-1)),

@@ -100,7 +100,7 @@ async def test_an_empty_store_has_an_empty_feed(store: Store) -> None:
 
 async def test_a_cursor_older_than_what_is_kept_is_told_reset_and_where_to_go_on(store: Store) -> None:
     await submit_all(store, "abcde")
-    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW)
+    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=100, now=NOW)
 
     old, oldest_good = await store.events(2), await store.events(3)
 
@@ -275,7 +275,7 @@ async def test_signals_are_told_from_the_cursor_on_each_once_and_in_order(store:
 
 async def test_a_listener_whose_cursor_is_older_than_what_is_kept_is_told(store: Store) -> None:
     await submit_all(store, "abcde")
-    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW)
+    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=100, now=NOW)
 
     async with aclosing(store.signals("w1", 0)) as feeds:
         feed = await anext(feeds)

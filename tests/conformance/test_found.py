@@ -45,7 +45,7 @@ def test_a_limit_that_replaces_another_is_as_new_as_the_newest_job(real: StoreUn
         step("set_limits", [Limit(group="user:u2", slots=1, source=Source.TASK)], now=NOON),
         step("submit", [Submission(id="y0", task="scan")], now=NOON),
         step("set_tier", "u2", Standing(tier="fast", user_limit=2), now=NOON),
-        step("forget", keep_ms=1000, keep_jobs=0, keep_events=0, now=NOON),
+        step("forget", keep_ms=1000, keep_jobs=0, keep_events=0, keep_audit=0, now=NOON),
     ]
     check_both_agree(real, steps)
 
@@ -55,7 +55,7 @@ def test_a_limit_stays_as_long_as_the_job_that_brought_it(real: StoreUnderTest) 
     limit = Limit(group="build", slots=1, source=Source.SUBMIT)
     steps = [
         step("submit", [Submission(id="a0", task="scan", limits=(limit,))], now=NOON),
-        step("forget", keep_ms=1000, keep_jobs=100, keep_events=1000, now=NOON),
+        step("forget", keep_ms=1000, keep_jobs=100, keep_events=1000, keep_audit=1000, now=NOON),
     ]
     check_both_agree(real, steps)
 

@@ -37,10 +37,9 @@ WEEK = 7 * DAY
 LATER = NOW + WEEK + HOUR
 
 
-async def forget(
-    store: Store, *, now: int = LATER, keep_ms: int = WEEK, keep_jobs: int = 100_000, keep_events: int = 100_000
-) -> list[str]:
-    return await whole(lambda: store.forget(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events, now=now))
+async def forget(store: Store, *, now: int = LATER, keep_ms: int = WEEK, **kept: int) -> list[str]:
+    kept = {"keep_jobs": 100_000, "keep_events": 100_000, "keep_audit": 100_000} | kept
+    return await whole(lambda: store.forget(keep_ms=keep_ms, now=now, **kept))
 
 
 async def finish_all(store: Store, *job_ids: str, now: int = NOW, **fields) -> None:
@@ -139,7 +138,7 @@ async def test_one_portion_is_no_more_than_its_bound(store: Store) -> None:
     leases = await claim(store, places=amount)
     await succeed(store, *leases)
 
-    first = await store.forget(keep_ms=WEEK, keep_jobs=10**6, keep_events=10**6, now=LATER)
+    first = await store.forget(keep_ms=WEEK, keep_jobs=10**6, keep_events=10**6, keep_audit=10**6, now=LATER)
 
     assert (len(first.ids), first.more) == (amount - 1, True)
     assert await forget(store) == numbered("j", amount)[-1:]
@@ -169,6 +168,26 @@ async def test_the_newest_event_is_always_kept_so_that_cursors_go_on(store: Stor
     assert await store.newest_event() == newest + 1
     feed = await store.events(newest)
     assert ([event.subject for event in feed.events], feed.reset) == (["d"], False)
+
+
+async def test_all_but_the_newest_entries_of_the_audit_go(store: Store) -> None:
+    await submit_all(store, "abcde", by="u1")
+
+    await forget(store, keep_audit=2, now=NOW)
+
+    assert [(entry.id, entry.subject) for entry in await store.audit()] == [(5, "e"), (4, "d")]
+    assert [entry.id for entry in await store.audit(subject="d")] == [4]
+    assert await store.audit(subject="c") == ()
+
+
+async def test_the_number_of_an_entry_of_the_audit_is_never_used_again(store: Store) -> None:
+    await submit_all(store, "abc", by="u1")
+    await forget(store, keep_audit=0, now=NOW)
+    assert await store.audit() == ()
+
+    await store.cancel(job_id="a", by="ops", now=NOW)
+
+    assert [(entry.id, entry.action, entry.subject) for entry in await store.audit()] == [(4, "cancel", "a")]
 
 
 # --- users, limits, quota, workers ------------------------------------------------------------------------------

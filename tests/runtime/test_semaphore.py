@@ -181,7 +181,7 @@ async def test_nobody_gets_a_slot_while_the_group_is_paused(queue: qo.Queue) -> 
 
 
 async def forget_everything(store: Any) -> None:
-    await store.forget(keep_ms=0, keep_jobs=0, keep_events=1000)
+    await store.forget(keep_ms=0, keep_jobs=0, keep_events=1000, keep_audit=1000)
 
 
 async def test_a_limit_that_retention_has_removed_is_set_again(queue: qo.Queue) -> None:

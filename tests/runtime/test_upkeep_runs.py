@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from clocked import ClockedStore
 from local_servers import Receiver
@@ -187,6 +188,17 @@ async def test_what_has_ended_is_forgotten_after_a_week_or_on_redis_after_a_day(
     await upkeep.tend()
 
     assert (kept, await clocked.jobs()) == (1, [])
+
+
+async def test_of_who_did_what_the_newest_entries_are_kept(clocked: qo.Queue, sent: Sent) -> None:
+    few = msgspec.structs.replace(clocked.settings.queue, audit_entries_sql=2, audit_entries_redis=1)
+    clocked.settings = msgspec.structs.replace(clocked.settings, queue=few)
+    for slots, by in enumerate(("ann", "ben", "cid")):
+        await clocked.set_limit("gpu", slots, by=by)
+    await Upkeep(clocked, lease_ms=300_000, notifier=sent).tend()  # type: ignore[arg-type]
+
+    kept = {"sql": ["cid", "ben"], "redis": ["cid"]}[clocked.store.kind]
+    assert [entry.by for entry in await clocked.audit()] == kept
 
 
 async def test_a_delayed_job_starts_when_it_is_due(queue: qo.Queue, worker: qo.Worker) -> None:

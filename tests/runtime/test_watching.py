@@ -75,7 +75,7 @@ async def test_a_cursor_older_than_the_feed_begins_with_the_present_state_again(
     job = await queue.submit("build")
     for _ in range(5):
         await queue.submit("other")
-    await queue.store.forget(keep_ms=10**9, keep_jobs=100, keep_events=1)
+    await queue.store.forget(keep_ms=10**9, keep_jobs=100, keep_events=1, keep_audit=100)
 
     async with aclosing(queue.watch(job.id, after=0)) as events:
         first = await soon(anext(events))

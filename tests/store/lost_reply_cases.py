@@ -363,7 +363,7 @@ async def of_those_due(store: Store) -> AsyncIterator[Step]:
 async def of_ended_jobs(store: Store) -> AsyncIterator[Step]:
     for job_id in "abcd":
         await succeed(store, await start(store, job_id, user=f"user-{job_id}"))
-    yield step("forget", keep_ms=HOUR, keep_jobs=100, keep_events=2, now=NOW + DAY)
+    yield step("forget", keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=1, now=NOW + DAY)
 
 
 # --- figures and service data -----------------------------------------------------------------------------------

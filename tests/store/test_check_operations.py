@@ -137,7 +137,7 @@ def test_a_period_is_longer_than_nothing(field, value):
     assert str(refusal(check.check_upkeep, **{field: value})).startswith(f"{field} is {value!r}")
 
 
-@pytest.mark.parametrize("field", ["keep_ms", "keep_jobs", "keep_events"])
+@pytest.mark.parametrize("field", ["keep_ms", "keep_jobs", "keep_events", "keep_audit"])
 def test_retention_may_keep_nothing_but_not_less(field):
     check.check_upkeep(**{field: 0})
 

@@ -178,7 +178,7 @@ async def retention(store: RedisStore) -> None:
     await store.fail_unconfirmed(after_ms=DAY, error=BROKEN, now=later)
     await catch_up(store, now=later)
     await store.age(period_ms=HOUR, now=later)
-    while (await store.forget(keep_ms=HOUR, keep_jobs=10, keep_events=10, now=later)).more:
+    while (await store.forget(keep_ms=HOUR, keep_jobs=10, keep_events=10, keep_audit=2, now=later)).more:
         pass
 
 

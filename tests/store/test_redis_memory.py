@@ -67,7 +67,7 @@ async def forget_all_that_ended(store: RedisStore) -> list[str]:
     forgotten: list[str] = []
     portion = Portion(ids=(), more=True)
     while portion.more:
-        portion = await store.forget(keep_ms=0, keep_jobs=0, keep_events=0)
+        portion = await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0)
         forgotten += portion.ids
     return forgotten
 

@@ -230,7 +230,7 @@ def everything_goes(both: SideBySide, names: Names) -> None:
         for one in claimed.leases
     ]
     both.do("finish", outcomes, now=START + 3)
-    both.do("forget", keep_ms=0, keep_jobs=0, keep_events=3, now=START + 4)
+    both.do("forget", keep_ms=0, keep_jobs=0, keep_events=3, keep_audit=2, now=START + 4)
     both.do("catch_up", lease_ms=LEASE_MS, now=START + 2 * DAY_MS)
 
 
@@ -298,7 +298,7 @@ async def test_namespaces_of_similar_names_share_nothing(one: str, shape: str) -
         assert (set(whole["jobs"]), set(others_whole["jobs"])) == ({"a", "a2"}, {"b", "b2"})
 
         await claim(store, places=9, tasks=["work-a", "work-b"])
-        await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, now=NOW + DAY_MS)
+        await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=NOW + DAY_MS)
         assert await snapshot(other) == others_whole
         assert await other.record("a") == Record()
 

@@ -206,7 +206,7 @@ async def test_a_worker_that_left_or_was_forgotten_leaves_nothing_of_its_idlenes
 
 
 async def nothing_left(store: RedisStore) -> bool:
-    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0)
+    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0)
     return not await idle_for_work(store)
 
 

@@ -31,7 +31,7 @@ task: its groups and its limit"""
 
 async def forget_all(store: RedisStore, now: int) -> None:
     for _ in range(1000):
-        if not (await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, now=now)).more:
+        if not (await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=now)).more:
             return
     raise AssertionError("forgetting did not come to an end")
 
@@ -53,6 +53,7 @@ async def lead_a_life(store: RedisStore) -> None:
             groups=(f"own-{number % 5}",),
             limits=(Limit(group=f"own-{number % 5}", slots=4, source=Source.SUBMIT),),
             unique=f"unique-{number}",
+            by="somebody",
         )
         for number in range(120)
     ]

@@ -16,7 +16,7 @@ from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, reading, watching
 from qo.store.sqlite.rows import JobRow
-from qo.store.sqlite.schema import MIGRATIONS
+from qo.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from qo.store.values import Accepted, Claimed, Renewal
 
 
@@ -72,6 +72,22 @@ async def test_a_file_of_a_newer_qo_is_refused_and_left_alone(tmp_path: Path) ->
         await SQLiteStore.open(str(path))
 
     assert path.read_bytes() == before
+
+
+async def test_a_file_from_before_the_audit_was_cut_goes_on_with_its_numbers(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    db.execute(MIGRATIONS[0])
+    db.execute("INSERT INTO audit VALUES (7, 0, 'ops', 'pause', 'global', '{}')")
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", 1)
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    await store.set_paused("global", True, by="ops")
+
+    assert [entry.id for entry in await store.audit()] == [8, 7]
+    await store.close()
 
 
 async def test_an_sqlite_file_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:

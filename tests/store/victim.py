@@ -298,7 +298,7 @@ class Victim:
         )
 
     async def forget(self) -> None:
-        await self.write("forget", keep_ms=3_600_000, keep_jobs=1_000_000, keep_events=100)
+        await self.write("forget", keep_ms=3_600_000, keep_jobs=1_000_000, keep_events=100, keep_audit=1_000_000)
 
     # --- figures and service data -----------------------------------------------------------------------------
 

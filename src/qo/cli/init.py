@@ -49,6 +49,8 @@ NOTES = {
     "queue.retention_days_sql": "How long jobs are kept that have ended, on SQLite and PostgreSQL.",
     "queue.retention_days_redis": "The same on Redis.",
     "queue.retention_jobs": "How many of them at most.",
+    "queue.audit_entries_sql": "How much is remembered of who did what: the newest entries, in SQL stores.",
+    "queue.audit_entries_redis": "The same in Redis, where they take up memory.",
     "queue.upgrade_url": "Where users can get a higher tier; shown beside their place in line.",
     "retries.max_attempts": "How often a job is tried.",
     "retries.first_delay_secs": "How long after the first failure.",

@@ -61,7 +61,9 @@ class Upkeep:
     async def tend(self) -> None:
         """Aging, confirmations, reminders and retention."""
         queue, confirmation = self._settings.queue, self._settings.confirmation
-        retention_days = queue.retention_days_redis if self._store.kind == "redis" else queue.retention_days_sql
+        on_redis = self._store.kind == "redis"
+        retention_days = queue.retention_days_redis if on_redis else queue.retention_days_sql
+        audit_entries = queue.audit_entries_redis if on_redis else queue.audit_entries_sql
         if queue.aging_period_secs:
             await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
         hours = confirmation.expires_after_hours
@@ -73,6 +75,7 @@ class Upkeep:
                 keep_ms=round(retention_days * DAY_MS),
                 keep_jobs=queue.retention_jobs,
                 keep_events=KEEP_EVENTS,
+                keep_audit=audit_entries,
             )
         )
 

@@ -361,14 +361,17 @@ class Store(Reading, Protocol):
         Of several that are due for a job only the last is given."""
         ...
 
-    async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
+    async def forget(
+        self, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int | None = None
+    ) -> Portion:
         """Remove what is past its retention, one portion, oldest first.
 
         Jobs that ended more than `keep_ms` ago, or are beyond the newest `keep_jobs` ended ones; of a parent only
         when all its jobs have ended, and then by the time the last one did. All but the newest `keep_events`
-        events. Figures older than `keep_ms` are summed under minute 0. Quota of past days goes. Users without any
-        quota left, and limits of source TIER or SUBMIT of groups without holders, go when the newest job that named
-        them is older than every kept one, unless a person set them; groups with nothing left and workers long gone go.
+        events, of which the last one always stays, and `keep_audit` entries of the audit. Figures older than
+        `keep_ms` are summed under minute 0. Quota of past days goes. Users without any quota left, and limits of
+        source TIER or SUBMIT of groups without holders, go when the newest job that named them is older than every
+        kept one, unless a person set them; groups with nothing left and workers long gone go.
         Answers the ids of the jobs.
         """
         ...

@@ -10,7 +10,7 @@ if arguments.subject then
   ids = call('LRANGE', key('audit:', arguments.subject), -arguments.limit, -1)
 else
   local last = step.counter('last_audit')
-  for id = math.max(last - arguments.limit + 1, 1), last do
+  for id = last - math.min(arguments.limit, call('HLEN', key('audit'))) + 1, last do
     ids[#ids + 1] = digits(id)
   end
 end

@@ -1,6 +1,6 @@
 -- forget: remove what is past its retention, one portion of each kind.
 --
--- Arguments  keep_ms, keep_jobs, keep_events
+-- Arguments  keep_ms, keep_jobs, keep_events, keep_audit
 -- Answers    the jobs; whether there is more
 -- Events     none
 -- flags allow-oom
@@ -153,6 +153,20 @@ local function forget_events(keep_events)
   return too_many > portion
 end
 
+local function forget_audit(keep_audit)
+  -- Entries are numbered without a gap, and those of a subject are listed in their order.
+  local kept = call('HLEN', key('audit'))
+  local oldest, ids = step.counter('last_audit') - kept + 1, {}
+  for id = oldest, oldest + math.min(kept - keep_audit, portion) - 1 do
+    ids[#ids + 1] = digits(id)
+  end
+  for i, text in ipairs(fields_of(key('audit'), ids)) do
+    call('LPOP', key('audit:', cmsgpack.unpack(text)[4]))
+    later('HDEL', key('audit'), ids[i])
+  end
+  return kept - keep_audit > portion
+end
+
 local function sum_up_figures(before)
   -- By minute and name; a figure is two fields of its minute.
   local left = portion
@@ -255,13 +269,14 @@ for i, row in ipairs(jobs) do
   ids[i] = row.id
   forget_job(row)
 end
-local more = { more_jobs, forget_events(arguments.keep_events) }
-more[3] = sum_up_figures(math.floor((step.now - arguments.keep_ms) / MINUTE_MS))
+local more_events = forget_events(arguments.keep_events)
+local more_audit = forget_audit(arguments.keep_audit)
+local more_figures = sum_up_figures(math.floor((step.now - arguments.keep_ms) / MINUTE_MS))
 local oldest = oldest_kept()
-more[4], more[5], more[6] = forget_quota(), forget_users(oldest), forget_limits(oldest)
-more[7] = forget_workers(step.now - arguments.keep_ms)
-local any = false
-for i = 1, 7 do
-  any = any or more[i]
-end
-return step.answer({ ids = ids, more = any })
+local more_quota, more_users, more_limits = forget_quota(), forget_users(oldest), forget_limits(oldest)
+local more_workers = forget_workers(step.now - arguments.keep_ms)
+return step.answer({
+  ids = ids,
+  more = more_jobs or more_events or more_audit or more_figures or more_quota or more_users or more_limits
+    or more_workers,
+})

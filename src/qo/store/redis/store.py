@@ -323,9 +323,11 @@ class RedisStore(Reading):
         reply = await self._run("take_reminders", {"ages_ms": sorted(ages_ms)}, now=now, once=True)
         return tuple(wire.reminder(due) for due in reply.answer["reminders"])
 
-    async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
-        check.check_upkeep(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
-        wanted = {"keep_ms": keep_ms, "keep_jobs": keep_jobs, "keep_events": keep_events}
+    async def forget(
+        self, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int | None = None
+    ) -> Portion:
+        wanted = {"keep_ms": keep_ms, "keep_jobs": keep_jobs, "keep_events": keep_events, "keep_audit": keep_audit}
+        check.check_upkeep(**wanted)
         return wire.portion(await self._run("forget", wanted, now=now, once=True))
 
     # --- figures for estimates --------------------------------------------------------------------------------

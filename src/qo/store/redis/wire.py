@@ -173,7 +173,7 @@ def ignored(reply: Reply) -> tuple[LimitIgnored, ...]:
 
 
 def _limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
-    return msgspec.convert(found, tuple[LimitIgnored, ...])
+    return msgspec.convert(found, tuple[LimitIgnored, ...]) if found else ()
 
 
 def portion(reply: Reply) -> Portion:

@@ -1,6 +1,6 @@
 """forget: remove what is past its retention, one portion of each kind.
 
-Writes   ended jobs, events, figures, users, limits, quota and workers that nobody can need any more
+Writes   ended jobs, events, audit entries, figures, users, limits, quota and workers that nobody can need any more
 Answers  the jobs
 Events   none
 """
@@ -14,9 +14,10 @@ from qo.store.sqlite.step import MINUTE_MS, Step
 from qo.store.values import Portion, Source
 
 
-def forget(step: Step, *, keep_ms: int, keep_jobs: int, keep_events: int) -> Portion:
+def forget(step: Step, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int) -> Portion:
     forgotten, more = _forget_jobs(step, step.now - keep_ms, keep_jobs)
     more |= _forget_events(step, keep_events)
+    more |= _delete(step, "audit", "id", "id <= ?", (step.number("last_audit") - keep_audit,))
     more |= _sum_up_figures(step, (step.now - keep_ms) // MINUTE_MS)
     more |= _delete(step, "quota", "day, user", "day < ?", (day_of(step.now),))
     oldest_kept = sql.value(step.db, "SELECT min(number) FROM job") or step.number("last_job") + 1

@@ -13,7 +13,7 @@ from qo.errors import StoreUnavailable
 APPLICATION_ID = 0x716F_7175  # "qoqu": tells a qo file from any other SQLite file
 
 FIRST = """
-CREATE TABLE counter (               -- last_token, noted_at, no_expiry_before, next_sequence, last_job
+CREATE TABLE counter (               -- last_token, noted_at, no_expiry_before, next_sequence, last_job, last_audit
     name TEXT PRIMARY KEY,
     value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -246,7 +246,12 @@ CREATE TABLE record (
 ) STRICT, WITHOUT ROWID;
 """
 
-MIGRATIONS = (FIRST,)
+# Entries of the audit are numbered by a counter: the newest may be forgotten, and its number is not used again.
+AUDIT_COUNTER = """
+INSERT INTO counter SELECT 'last_audit', max(id) FROM audit HAVING count(*) > 0;
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

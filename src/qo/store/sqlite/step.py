@@ -23,7 +23,7 @@ from qo.store.values import DEFAULT_MAX_ATTEMPTS, Bounds
 log = logging.getLogger("qo.store")
 
 MINUTE_MS = 60_000
-_COUNTERS = {"next_sequence": FIRST_SEQUENCE, "last_token": 0, "last_job": 0, "no_expiry_before": 0}
+_COUNTERS = {"next_sequence": FIRST_SEQUENCE, "last_token": 0, "last_job": 0, "last_audit": 0, "no_expiry_before": 0}
 
 
 class Step:
@@ -127,9 +127,11 @@ class Step:
         self._events.append((self.now, kind, subject, to_json(detail) if detail else "{}"))
 
     def audit(self, by: str | None, action: str, subject: str, detail: dict[str, Any]) -> None:
+        number = self.number("last_audit") + 1
+        self.set_counter("last_audit", number)
         self.db.execute(
-            "INSERT INTO audit (at, by, action, subject, detail) VALUES (?, ?, ?, ?, ?)",
-            (self.now, by, action, subject, to_json(detail)),
+            "INSERT INTO audit (id, at, by, action, subject, detail) VALUES (?, ?, ?, ?, ?, ?)",
+            (number, self.now, by, action, subject, to_json(detail)),
         )
 
     def figure(self, name: str, total_ms: int = 0) -> None:

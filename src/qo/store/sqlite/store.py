@@ -240,9 +240,14 @@ class SQLiteStore(Access):
         check.check_reminder_ages(ages_ms)
         return await self._write(partial(take_reminders, ages_ms=ages_ms), now)
 
-    async def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, now: int | None = None) -> Portion:
-        check.check_upkeep(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events)
-        return await self._write(partial(forget, keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events), now)
+    async def forget(
+        self, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int | None = None
+    ) -> Portion:
+        check.check_upkeep(keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events, keep_audit=keep_audit)
+        operation = partial(
+            forget, keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events, keep_audit=keep_audit
+        )
+        return await self._write(operation, now)
 
     # --- reading ----------------------------------------------------------------------------------------------
 
