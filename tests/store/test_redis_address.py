@@ -85,8 +85,15 @@ async def test_tls_trusts_only_who_it_was_told_to() -> None:
 
 async def test_tls_to_a_port_without_it_is_reported() -> None:
     async with connected(shared_server("valkey").url.replace("redis://", "rediss://"), patience_seconds=0.5) as client:
-        with pytest.raises(StoreUnavailable, match="cannot be used"):
+        with pytest.raises(StoreUnavailable, match=r"nothing was done\. Check .* that its port is one for TLS\.$"):
             await client.command("PING")
+
+
+async def test_a_port_for_tls_without_it_is_reported() -> None:
+    with Server("redis", tls=True) as server:
+        async with connected(f"redis://127.0.0.1:{server.port}", patience_seconds=0.5) as client:
+            with pytest.raises(StoreUnavailable, match=r"nothing was done\. Check .* rediss:// where .* for TLS\.$"):
+                await client.command("PING")
 
 
 async def test_a_database_that_is_not_there_is_told_at_once() -> None:

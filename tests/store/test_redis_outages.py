@@ -119,8 +119,17 @@ async def test_a_server_that_stays_away_is_reported_when_patience_is_over() -> N
     with Server("valkey") as server:
         url, port = server.url, server.port
     async with connected(url) as client:
-        with pytest.raises(StoreUnavailable, match=f"Redis at 127.0.0.1:{port} cannot be used .Connection refused"):
+        refused = rf"Redis at 127.0.0.1:{port} cannot be used .Connection refused.; nothing was done\."
+        with pytest.raises(StoreUnavailable, match=refused):
             await client.run(ECHO, [], patience_seconds=0.3)
+
+
+async def test_of_a_call_that_was_sent_nobody_says_that_it_was_not_done() -> None:
+    with Server("valkey") as server:
+        async with connected(server.url) as client:
+            await client.run(ECHO, [])
+            with frozen(server), pytest.raises(StoreUnavailable, match=r"may or may not have been done\."):
+                await client.run(ECHO, [], patience_seconds=0.3)
 
 
 def test_pauses_grow_up_to_half_a_second_and_stay_there() -> None:

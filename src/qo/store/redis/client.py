@@ -49,6 +49,7 @@ class _Call:
     deadline: float
     brings: Library | None = None
     """what the server is given with it, for the calls behind it"""
+    was_sent: bool = False
 
 
 class _Line:
@@ -137,6 +138,7 @@ class _Line:
             call = self._waiting.popleft()
             if call.answer.done():
                 continue  # its caller has gone
+            call.was_sent = True
             for each in (*self._what_goes_before(call, first=not parts), call):
                 parts.append(each.packed)
                 size += len(each.packed)
@@ -283,7 +285,7 @@ class _Line:
         unanswered = self.unanswered()
         for call in unanswered:
             if call.deadline <= now:
-                call.answer.set_exception(self._server.unavailable(self._trouble))
+                call.answer.set_exception(self._server.unavailable(self._trouble, was_sent=call.was_sent))
         if unanswered:
             self._watching = self._loop.call_later(WATCH_SECONDS, self._watch)
 
@@ -319,11 +321,17 @@ class _Server:
             )
         return refusal
 
-    def unavailable(self, cause: Exception | None) -> StoreUnavailable:
-        reason = said(cause or TimeoutError())
+    def unavailable(self, cause: Exception | None, *, was_sent: bool) -> StoreUnavailable:
+        address, reason = self.nodes.current, said(cause or TimeoutError())
+        done = "what was asked may or may not have been done" if was_sent else "nothing was done"
+        hint = ""
+        if not was_sent and address.tls:
+            hint = ", and that its port is one for TLS"
+        elif not was_sent and isinstance(cause, ConnectionError) and not isinstance(cause, ConnectionRefusedError):
+            hint = ", with rediss:// where the port is one for TLS"
         return StoreUnavailable(
-            f"Redis at {self.nodes.current} cannot be used ({reason}); what was asked may or may not have been done. "
-            "Check that the server runs and that store.url is right."
+            f"Redis at {address} cannot be used ({reason}); {done}. "
+            f"Check that the server runs and that store.url is right{hint}."
         )
 
     def closed(self) -> StoreUnavailable:
