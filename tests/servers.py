@@ -216,6 +216,7 @@ class Cluster:
 
     def __init__(self, kind: Kind, *, config: Sequence[str] = ()) -> None:
         lines = ["cluster-enabled yes", "cluster-announce-ip 127.0.0.1", *config]
+        self.kind = kind
         self.nodes = [Server(kind, config=lines) for _ in range(3)]
 
     @property

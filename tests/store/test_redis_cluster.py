@@ -6,51 +6,9 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from redis import Redis
-from redis.crc import key_slot
-from redis_calls import ADD_ONCE, KINDS, added, connected, eventually, new_namespace, said_of_the_server
-from servers import SLOTS, Cluster, Server
-
-
-def namespace_on(node: int) -> str:
-    """One whose slot belongs to that of the cluster's three nodes."""
-    while True:
-        namespace = new_namespace()
-        if key_slot(namespace.encode()) * 3 // SLOTS == node:
-            return namespace
-
-
-class Moving:
-    """The slot of a namespace, on its way from one node to another, as an operator moves it."""
-
-    def __init__(self, cluster: Cluster, namespace: str, *, source: int, target: int) -> None:
-        self.slot = key_slot(namespace.encode())
-        self.source, self.target = (Redis(port=cluster.nodes[node].port) for node in (source, target))
-        self.target_port = cluster.nodes[target].port
-        self.target_id = self.target.execute_command("CLUSTER MYID")
-
-    def begin(self) -> None:
-        source_id = self.source.execute_command("CLUSTER MYID")
-        self.target.execute_command("CLUSTER SETSLOT", self.slot, "IMPORTING", source_id)
-        self.source.execute_command("CLUSTER SETSLOT", self.slot, "MIGRATING", self.target_id)
-
-    def move_keys(self) -> None:
-        keys = self.source.execute_command("CLUSTER GETKEYSINSLOT", self.slot, 1000)
-        self.source.execute_command("MIGRATE", "127.0.0.1", self.target_port, "", 0, 5000, "KEYS", *keys)
-
-    def end(self) -> None:
-        for node in (self.target, self.source):
-            node.execute_command("CLUSTER SETSLOT", self.slot, "NODE", self.target_id)
-
-    def keys_at_target(self) -> int:
-        return int(self.target.execute_command("CLUSTER COUNTKEYSINSLOT", self.slot))
-
-    def __enter__(self) -> Moving:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.source.close()
-        self.target.close()
+from namespaces_in_a_cluster import SOON_PROMOTED, Moving, namespace_on, replica_of
+from redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
+from servers import Cluster
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -112,8 +70,7 @@ async def test_moving_a_namespace_under_load_loses_nothing_and_doubles_nothing(c
         for source, target in ((0, 1), (1, 2), (2, 0)):
             with Moving(cluster, namespace, source=source, target=target) as moving:
                 await submitted_more()
-                for step in (moving.begin, moving.move_keys, moving.end):
-                    await asyncio.to_thread(step)
+                await asyncio.to_thread(moving.move_all)
                 await submitted_more()
         stopped = True
         await asyncio.gather(*submitting)
@@ -128,8 +85,7 @@ async def test_a_namespace_is_found_when_its_old_node_and_that_of_the_url_are_go
         async with connected(cluster.url, namespace=namespace) as client:
             await client.run(ADD_ONCE, ["before"])
             with Moving(cluster, namespace, source=1, target=2) as moving:
-                for step in (moving.begin, moving.move_keys, moving.end):
-                    step()
+                moving.move_all()
             cluster.nodes[0].kill()
             cluster.nodes[1].kill()
 
@@ -139,22 +95,8 @@ async def test_a_namespace_is_found_when_its_old_node_and_that_of_the_url_are_go
 async def test_after_a_failover_the_promoted_replica_is_found_with_everything_it_had(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    lines = ["cluster-node-timeout 1000", "repl-diskless-sync-delay 0"]
-    with (
-        Cluster("valkey", config=lines) as cluster,
-        Server("valkey", config=["cluster-enabled yes", "cluster-announce-ip 127.0.0.1", *lines]) as replica,
-        Redis(port=cluster.nodes[1].port) as master,
-        Redis(port=replica.port) as follower,
-    ):
-        master_id = master.execute_command("CLUSTER MYID").decode()
-        follower.execute_command("CLUSTER MEET", "127.0.0.1", cluster.nodes[0].port)
-        await eventually(lambda: master_id in str(follower.execute_command("CLUSTER NODES")))
-        follower.execute_command("CLUSTER REPLICATE", master_id)
-        for node in cluster.nodes:
-            # Only who knows of a replica can vote for it.
-            await eventually(lambda node=node: flags_of(replica, seen_by=node) == "slave")
-
-        async with connected(cluster.url, namespace=namespace_on(1)) as client:
+    with Cluster("valkey", config=SOON_PROMOTED) as cluster:
+        async with replica_of(cluster, 1) as replica, connected(cluster.url, namespace=namespace_on(1)) as client:
             await client.run(ADD_ONCE, ["before"])
             assert await client.command("WAIT", 1, 20_000) == 1
             cluster.nodes[1].kill()
@@ -162,9 +104,3 @@ async def test_after_a_failover_the_promoted_replica_is_found_with_everything_it
             assert await client.run(ADD_ONCE, ["after"]) == 2
             assert client.address == f"127.0.0.1:{replica.port}"
     assert len(said_of_the_server(caplog)) == 2
-
-
-def flags_of(server: Server, *, seen_by: Server) -> str | None:
-    with Redis(port=seen_by.port) as node:
-        known = node.execute_command("CLUSTER NODES")
-    return known.get(f"127.0.0.1:{server.port}", {}).get("flags")

@@ -106,7 +106,7 @@ async def claim_one(store: RedisStore, claim_id: str) -> Claimed:
 @pytest.mark.parametrize("message", [b"of another version", b"\x98", b"\xff\x00"])
 async def test_a_message_that_cannot_be_read_wakes_all_the_same(store: RedisStore, message: bytes) -> None:
     async with offering(store) as waiting:
-        await store.client.command("PUBLISH", f"{store.client.prefix}wake:w1", message)
+        await store.client.command("SPUBLISH", f"{store.client.prefix}wake:w1", message)
 
         assert await waiting == Claimed(more=True)
 
@@ -277,7 +277,7 @@ async def test_nothing_is_claimed_for_a_worker_that_is_gone(both: list[RedisStor
 
 
 async def nobody_listens(store: RedisStore, worker: str) -> bool:
-    _, listening = await store.client.command("PUBSUB", "NUMSUB", f"{store.client.prefix}wake:{worker}")
+    _, listening = await store.client.command("PUBSUB", "SHARDNUMSUB", f"{store.client.prefix}wake:{worker}")
     return int(listening) == 0
 
 
@@ -292,7 +292,7 @@ async def test_a_message_for_an_older_offer_only_wakes(store: RedisStore) -> Non
         assert message
 
         async with offering(store, offer=Offer(lease_ms=LEASE, claim_id="a newer one")) as waiting:
-            await store.client.command("PUBLISH", channel, message)
+            await store.client.command("SPUBLISH", channel, message)
 
             assert await waiting == Claimed(more=True)
 

@@ -38,22 +38,17 @@ async def store(kind: Kind) -> AsyncIterator[RedisStore]:
 @pytest.fixture
 async def told(kind: Kind, store: RedisStore) -> AsyncIterator[Callable[[], list[str]]]:
     """To whom something was told since the last call."""
-    channels, end = f"{store.client.prefix}signals:".encode(), f"{store.client.prefix}end".encode()
-    with Redis.from_url(shared_server(kind).url) as client, client.pubsub() as pubsub:
-        pubsub.psubscribe(channels + b"*")
-        pubsub.subscribe(end)
+    channels, end = f"{store.client.prefix}signals:", f"{store.client.prefix}end"
+    with Redis.from_url(shared_server(kind).url) as client, client.monitor() as monitor:
 
         def since_the_last_call() -> list[str]:
-            client.publish(end, "")
+            client.execute_command("ECHO", end)
             heard = []
-            while (message := pubsub.get_message(timeout=10)) is None or message["channel"] != end:
-                assert message is not None, "the server does not answer"
-                if message["type"] == "pmessage":
-                    heard.append(message["channel"].removeprefix(channels).decode())
+            while (command := monitor.next_command()["command"]) != f"ECHO {end}":
+                if command.startswith(f"SPUBLISH {channels}"):
+                    heard.append(command.split()[1].removeprefix(channels))
             return heard
 
-        while pubsub.get_message(timeout=0.01) is not None:
-            pass
         yield since_the_last_call
 
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from namespaces_in_a_cluster import namespace_on, node_of
 from redis import Redis
-from redis.crc import key_slot
-from redis_calls import KINDS, eventually, new_namespace
-from servers import SLOTS, Cluster
+from redis_calls import KINDS, eventually
+from servers import Cluster
 
 import qo
 from qo.store.redis.client import prefix_of
@@ -28,17 +28,6 @@ WELL_BELOW_THE_NET_SECONDS = 2.5
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(request.param) as running:
         yield running
-
-
-def node_of(namespace: str) -> int:
-    return key_slot(prefix_of(namespace).encode()) * 3 // SLOTS
-
-
-def namespace_on(node: int) -> str:
-    while True:
-        namespace = new_namespace()
-        if node_of(namespace) == node:
-            return namespace
 
 
 def keys_of(cluster: Cluster, namespace: str) -> list[int]:

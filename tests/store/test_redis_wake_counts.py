@@ -52,7 +52,7 @@ class Idle:
             await woken
         # Messages come in the order in which they were published, so one sent now comes behind any other.
         async with self._store._waking.listen("last") as last:
-            await self._store.client.command("PUBLISH", "last", "")
+            await self._store.client.command("SPUBLISH", "last", "")
             assert await last.message(LONG_SECONDS) is not None
         woken = [worker for worker, call in self._calls.items() if call.done()]
         for call in self._calls.values():

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from redis_calls import KINDS, connected, eventually, frozen, on_shared
-from servers import Cluster, Kind, Server
+from servers import Kind, Server
 
 from qo.errors import StoreUnavailable
 from qo.store.redis import waking as waking_module
@@ -32,12 +32,12 @@ async def waking_on(client: Client) -> AsyncIterator[Waking]:
 
 
 async def publish(client: Client, channel: str, message: str = "") -> int:
-    receivers: int = await client.command("PUBLISH", channel, message)
+    receivers: int = await client.command("SPUBLISH", channel, message)
     return receivers
 
 
 async def subscribers(client: Client, channel: str) -> int:
-    return int((await client.command("PUBSUB", "NUMSUB", channel))[1])
+    return int((await client.command("PUBSUB", "SHARDNUMSUB", channel))[1])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -222,15 +222,3 @@ async def test_closing_takes_nothing_more_and_ends_the_connection() -> None:
         with pytest.raises(StoreUnavailable, match="is closed; connect again"):
             async with waking.listen("channel"):
                 pass
-
-
-async def test_a_message_reaches_listeners_at_any_node_of_a_cluster() -> None:
-    with Cluster("valkey") as cluster:
-        async with (
-            connected(cluster.nodes[0].url) as client,
-            connected(cluster.nodes[1].url) as other,
-            waking_on(client) as waking,
-            waking.listen("channel") as listening,
-        ):
-            await publish(other, "channel")
-            assert await listening.message(EXPECTED_SECONDS) is not None

@@ -24,6 +24,7 @@ from qo.store.redis.connection import (
     ServerRefused,
     connect,
     pack,
+    says_moved,
 )
 from qo.store.redis.functions import Function, Library
 
@@ -207,7 +208,7 @@ class _Line:
         connection, self._connection = self._connection, None
         assert connection is not None
         connection.abort()
-        if isinstance(self._trouble, ServerRefused) and self._trouble.code == "MOVED":
+        if says_moved(self._trouble):
             self._server.follow(self._trouble, connection.address)
         self._send()
 
@@ -244,11 +245,11 @@ class _Line:
     async def _pause(self) -> None:
         """Before the first try only if the server asked for it: a connection may end without the server being lost.
         Whoever is sent elsewhere goes at once, unless sent from there again."""
-        refusal = self._trouble if isinstance(self._trouble, ServerRefused) else None
-        moved = refusal is not None and refusal.code == "MOVED"
-        if refusal is not None and not moved:
+        moved = says_moved(self._trouble)
+        refusal = self._trouble if isinstance(self._trouble, ServerRefused) and not moved else None
+        if refusal is not None:
             self._server.availability.lost(self._server.nodes.current, refusal, began=time.monotonic())
-        if self._attempts > moved or (refusal is not None and not moved):
+        if refusal is not None or self._attempts > moved:
             await asyncio.sleep(pause_seconds(self._attempts))
         self._attempts += 1
 
@@ -375,6 +376,10 @@ class Client:
     @property
     def availability(self) -> Availability:
         return self._server.availability
+
+    def follow(self, moved: ServerRefused, told_by: Address) -> None:
+        """To the node that has the namespace now."""
+        self._server.follow(moved, told_by)
 
     def run(
         self, function: Function, arguments: Sequence[Argument], *, patience_seconds: float | None = None

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 from qo.errors import SettingsError, StoreUnavailable
 from qo.forking import let_go_of
@@ -42,6 +42,11 @@ class ServerRefused(Exception):
     @property
     def code(self) -> str:
         return str(self).partition(" ")[0]
+
+
+def says_moved(trouble: Exception | None) -> TypeGuard[ServerRefused]:
+    """That another node of the cluster has the namespace, which it names."""
+    return isinstance(trouble, ServerRefused) and trouble.code == "MOVED"
 
 
 class Nodes:

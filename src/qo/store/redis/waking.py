@@ -1,6 +1,7 @@
 """Waking those who wait for a message: one connection an event loop, on which nothing else is said.
 
-In the waiter's own loop, because a hop from another thread took as long as the message itself.
+In the waiter's own loop, because a hop from another thread took as long as the message itself. Channels are those of a
+shard: in a cluster their messages stay on the node that has the namespace, where those of plain channels go to all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.redis.availability import pause_seconds, said
 from qo.store.redis.client import Client
-from qo.store.redis.connection import READ_SECONDS, Connection, ServerRefused, connect, pack
+from qo.store.redis.connection import NOT_NOW, READ_SECONDS, Connection, Nodes, ServerRefused, connect, pack, says_moved
 
 LINGER_SECONDS = 30.0
 """how long a channel stays subscribed after its last listener left: who waits again and again does so at no cost"""
@@ -166,7 +167,9 @@ class _Ear:
         self._client = client
         self._channels: dict[bytes, _Channel] = {}
         self._connection: Connection | None = None
+        self._lost: asyncio.Future[Exception]
         self._trouble: Exception | None = None
+        self._attempts = 0  # since a channel was last confirmed
         self._needed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._end: AsyncGenerator[None] | None = None
@@ -185,7 +188,7 @@ class _Ear:
             self._serving = asyncio.create_task(self._serve(), name="qo-redis-waking")
         self._needed.set()
         if self._connection is not None:
-            self._connection.send(pack(("SUBSCRIBE", listening.channel)))
+            self._connection.send(pack(("SSUBSCRIBE", listening.channel)))
         return confirmed
 
     def leave(self, listening: Listening) -> None:
@@ -224,56 +227,48 @@ class _Ear:
     async def _serve(self) -> None:
         self._end = self._with_the_loop()
         await anext(self._end)
-        attempts = 0
         while True:
             self._forget(linger_seconds=0)
             if not self._channels:
                 self._needed.clear()
                 await self._needed.wait()
-            nodes, began = self._client.nodes, time.monotonic()
-            address = nodes.current
-            try:
-                connection = await connect(nodes)
-            except StoreUnavailable as hopeless:
-                self._refuse(hopeless)
-                attempts += 1
-            except Exception as error:
-                # Whatever it was, those who listen wait for this to be tried again.
-                self._trouble = error
-                self._client.availability.lost(address, error, began=began)
-                nodes.leave(address)
-                attempts += 1
-            else:
-                self._client.availability.back(address)
-                attempts = 0
-                await self._hold(connection)
-            if attempts:
-                await asyncio.sleep(pause_seconds(attempts))
+            self._attempts += 1
+            await self._listen_to(self._client.nodes)
+            # Whoever is sent elsewhere goes at once, unless sent from there again.
+            if self._attempts > says_moved(self._trouble):
+                await asyncio.sleep(pause_seconds(self._attempts))
 
-    async def _hold(self, connection: Connection) -> None:
-        """Returns when the connection is lost."""
-        lost = asyncio.Event()
-
-        def lose(error: Exception) -> None:
-            self._trouble = error
-            lost.set()
-
-        connection.hear, connection.lost = self._hear, lose
-        self._connection = connection
-        for name in self._channels:
-            connection.send(pack(("SUBSCRIBE", name)))
+    async def _listen_to(self, nodes: Nodes) -> None:
+        """Returns when the connection is lost, or could not be had."""
+        address, began = nodes.current, time.monotonic()
         try:
-            while not lost.is_set():
-                try:
-                    async with asyncio.timeout(TICK_SECONDS):
-                        await lost.wait()
-                except TimeoutError:
-                    self._forget(linger_seconds=LINGER_SECONDS)
-                    silent_seconds = asyncio.get_running_loop().time() - connection.heard_at
-                    if silent_seconds > TICK_SECONDS + READ_SECONDS:
-                        lose(TimeoutError(f"no answer for {READ_SECONDS:g} s"))
-                    elif silent_seconds > TICK_SECONDS / 2:
-                        connection.send(pack(("PING",)))
+            connection = await connect(nodes)
+        except StoreUnavailable as hopeless:
+            self._refuse(hopeless)
+        except Exception as error:
+            # Whatever it was, those who listen wait for this to be tried again.
+            self._trouble = error
+            self._client.availability.lost(address, error, began=began)
+            nodes.leave(address)
+        else:
+            self._trouble = trouble = await self._hold(connection)
+            if says_moved(trouble):
+                self._client.follow(trouble, address)
+            elif isinstance(trouble, ServerRefused):
+                self._client.availability.lost(address, trouble, began=began)
+
+    async def _hold(self, connection: Connection) -> Exception:
+        """Returns when the connection is of no use any more, with the reason."""
+        self._connection = connection
+        self._lost = asyncio.get_running_loop().create_future()
+        connection.hear, connection.lost = self._hear, self._lose
+        for name in self._channels:
+            connection.send(pack(("SSUBSCRIBE", name)))
+        try:
+            while not self._lost.done():
+                await asyncio.wait([self._lost], timeout=TICK_SECONDS)
+                self._look_after(connection)
+            return self._lost.result()
         finally:
             self._connection = None
             connection.abort()
@@ -281,6 +276,21 @@ class _Ear:
                 channel.was_confirmed |= channel.confirmed
                 channel.confirmed = False
             await asyncio.sleep(0)  # for the transport, which closes in the loop's next round
+
+    def _look_after(self, connection: Connection) -> None:
+        self._forget(linger_seconds=LINGER_SECONDS)
+        silent_seconds = asyncio.get_running_loop().time() - connection.heard_at
+        if silent_seconds > TICK_SECONDS + READ_SECONDS:
+            self._lose(TimeoutError(f"no answer for {READ_SECONDS:g} s"))
+        elif connection.address != self._client.nodes.current:
+            # Calls have found the namespace elsewhere, such as on a replica that was promoted.
+            self._lose(ConnectionError("the namespace is on another node"))
+        elif silent_seconds > TICK_SECONDS / 2:
+            connection.send(pack(("PING",)))
+
+    def _lose(self, error: Exception) -> None:
+        if not self._lost.done():
+            self._lost.set_result(error)
 
     def _forget(self, *, linger_seconds: float) -> None:
         """Leave the channels that nobody has listened to for so long. One that is not confirmed yet is kept while
@@ -291,11 +301,14 @@ class _Ear:
             if not channel.listeners and channel.left_at <= latest and not kept:
                 del self._channels[name]
                 if self._connection is not None:
-                    self._connection.send(pack(("UNSUBSCRIBE", name)))
+                    self._connection.send(pack(("SUNSUBSCRIBE", name)))
 
     # --- hearing ----------------------------------------------------------------------------------------------
 
     def _hear(self, reply: Any) -> None:
+        if isinstance(reply, ServerRefused) and reply.code in NOT_NOW:
+            self._lose(reply)
+            return
         if isinstance(reply, ServerRefused):
             self._refuse(
                 StoreUnavailable(
@@ -305,10 +318,12 @@ class _Ear:
             )
             return
         match reply:
-            case [b"message", name, message]:
+            case [b"smessage", name, message]:
                 self._tell(name, message)
-            case [b"subscribe", name, _]:
+            case [b"ssubscribe", name, _]:
                 self._confirm(name)
+            case [b"sunsubscribe", name, _] if (channel := self._channels.get(name)) and channel.confirmed:
+                self._lose(ConnectionError("the namespace was moved to another node"))  # for nobody here has left it
 
     def _tell(self, name: bytes, message: bytes) -> None:
         channel = self._channels.get(name)
@@ -321,6 +336,8 @@ class _Ear:
         if channel is None or channel.confirmed:
             return
         channel.confirmed = True
+        self._attempts = 0
+        self._client.availability.back(self._client.nodes.current)
         missed, channel.was_confirmed = channel.was_confirmed, False
         for future in channel.entering:
             if not future.done():

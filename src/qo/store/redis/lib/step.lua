@@ -74,7 +74,7 @@ local function tell_signals(newest)
       local at, kind, subject, detail = unpack(events[place])
       told[i] = { newest - #events + place, at, kind, subject, detail }
     end
-    call('PUBLISH', key('signals:', worker), cmsgpack.pack({ newest, told }))
+    call('SPUBLISH', key('signals:', worker), cmsgpack.pack({ newest, told }))
   end
   step.set_counter('newest_signal', newest)
 end
@@ -99,7 +99,7 @@ local function write_events()
     'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, digits(newest) .. '-0', 'events',
     cmsgpack.pack(events), 'kinds', table.concat(names, ',')
   )
-  call('PUBLISH', key('events'), digits(newest))
+  call('SPUBLISH', key('events'), digits(newest))
 end
 
 local function write_figures()

@@ -58,7 +58,7 @@ end
 
 local function is_listening(worker)
   -- A worker that was killed stays down as idle for some seconds, and a job claimed for it would wait for its lease.
-  return call('PUBSUB', 'NUMSUB', key('wake:', worker))[2] > 0
+  return call('PUBSUB', 'SHARDNUMSUB', key('wake:', worker))[2] > 0
 end
 
 local function claim_for(worker, idle)
@@ -83,7 +83,7 @@ local function wake_for(task, count)
       end
     end
     wake.forget(worker)
-    call('PUBLISH', key('wake:', worker), message)
+    call('SPUBLISH', key('wake:', worker), message)
   end
 end
 
