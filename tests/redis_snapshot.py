@@ -12,7 +12,7 @@ from redis_keys import Keys, audit_entries, read_all
 from qo.event import AuditEntry, Event
 from qo.job import moment
 from qo.policy.ordering import priority_of
-from qo.store.redis.rows import plain_token, to_job
+from qo.store.redis.rows import plain_token, row_groups, to_job
 from qo.store.values import Mean, Standing
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
         row.id: {
             "job": to_job(
                 row,
-                task_groups=tuple(keys["tasks"].get(row.task, {}).get("groups", ())),
+                groups=row_groups(row, tuple(keys["tasks"].get(row.task, {}).get("groups", ()))),
                 position=positions.get(row.number),
                 result=keys["results"].get(row.number),
             ),

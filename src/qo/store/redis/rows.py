@@ -68,7 +68,7 @@ class LeaseRow(msgspec.Struct, array_like=True, gc=False):
     claim_id: str | None
     expires_at: int
     slots: dict[str, int] | None
-    task_groups: tuple[str, ...]
+    groups: tuple[str, ...]
     payload: bytes | None
     checkpoint: bytes | None
     job: JobRow
@@ -108,7 +108,7 @@ class Reply:
         result = found.get("result")
         return to_job(
             row,
-            task_groups=self._task_groups.get(row.task, ()),
+            groups=row_groups(row, self._task_groups.get(row.task, ())),
             position=found.get("position"),
             result=None if result is None else self.blob(result),
         )
@@ -123,7 +123,7 @@ class Reply:
 
 def to_lease(row: LeaseRow) -> Lease:
     return Lease(
-        job=to_job(row.job, task_groups=row.task_groups),
+        job=to_job(row.job, groups=row.groups),
         token=plain_token(row.token),
         expires_at=moment(row.expires_at),
         slots=row.slots or {},
@@ -132,10 +132,8 @@ def to_lease(row: LeaseRow) -> Lease:
     )
 
 
-def to_job(
-    row: JobRow, *, task_groups: tuple[str, ...], position: int | None = None, result: bytes | None = None
-) -> Job:
-    groups = groups_of(
+def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
+    return groups_of(
         task=row.task,
         priority=row.priority,
         user=row.user,
@@ -145,5 +143,8 @@ def to_job(
         task_groups=task_groups,
         own=row.own_groups,
     )
+
+
+def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
     token = None if row.token is None else plain_token(row.token)
     return stored_job(row, groups=groups, token=token, position=position, result=result)

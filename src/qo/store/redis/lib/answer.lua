@@ -44,7 +44,6 @@ end
 
 function answer.lease(row, held, expires_at, payload, checkpoint)
   -- One text, so that it can be a message, too; `LeaseRow` in `store/redis/rows.py` reads it.
-  local groups_of_task = tasks.get(row.task).groups or NONE
-  return LIST_OF_EIGHT .. cmsgpack.pack(row.token, held.claim, expires_at, lease.slots(held), groups_of_task)
+  return LIST_OF_EIGHT .. cmsgpack.pack(row.token, held.claim, expires_at, lease.slots(held), tasks.groups_of(row))
     .. bytes(payload) .. bytes(checkpoint) .. rows.packed(row)
 end
