@@ -79,7 +79,7 @@ class Server:
     `aof` keeps the data through stop, kill and restart, as that fsync policy promises; without it nothing is kept.
     `config` holds further lines of the configuration file. `login` ("user:password" or ":password") is what the URLs
     carry; the lines that demand it are the caller's. `tls` gives the port to rediss:// alone, with a certificate that
-    `url` trusts, and needs a server built for it: pip's Redis is, pip's Valkey is not.
+    `url` trusts, and needs a server built for it: pip's Redis is, pip's Valkey is not. `sentinel` makes it one.
     """
 
     def __init__(
@@ -90,8 +90,10 @@ class Server:
         config: Sequence[str] = (),
         login: str = "",
         tls: bool = False,
+        sentinel: bool = False,
     ) -> None:
         self.binary = server_binary(kind)
+        self._arguments = ["--sentinel"] if sentinel else []
         self.folder = Path(tempfile.mkdtemp(prefix=f"qo-{kind}-"))
         atexit.register(self.close)
         self._processes: list[subprocess.Popen[bytes]] = []  # the server and its watchdog, while they run
@@ -167,7 +169,7 @@ class Server:
         configuration = self.folder / "configuration"
         configuration.write_text("\n".join([*self._lines, f"{'tls-port' if self._tls else 'port'} {port}", ""]))
         with self._log.open("wb") as log:
-            self._spawn([self.binary, configuration], log, env=_environment(self.folder))
+            self._spawn([self.binary, configuration, *self._arguments], log, env=_environment(self.folder))
             self._spawn(["sh", "-c", WATCHDOG, "watchdog", str(self.pid), self.folder], log)
         deadline = time.monotonic() + PATIENCE_SECS
         while self._processes[0].poll() is None and time.monotonic() < deadline:

@@ -27,7 +27,7 @@ from servers import Kind, Server
 
 from qo.errors import StoreUnavailable
 from qo.store.redis import client as client_module
-from qo.store.redis import connection as connection_module
+from qo.store.redis import nodes as nodes_module
 from qo.store.redis.availability import pause_seconds
 from qo.store.redis.functions import Function
 
@@ -160,7 +160,7 @@ async def test_a_silent_server_is_left_and_asked_again(
         async with connected(server.url) as client:
             await client.run(ADD_ONCE, ["load"])
             monkeypatch.setattr(client_module, "READ_SECONDS", 0.2)
-            monkeypatch.setattr(connection_module, "CONNECT_SECONDS", 0.2)
+            monkeypatch.setattr(nodes_module, "CONNECT_SECONDS", 0.2)
             with frozen(server):
                 calling = asyncio.ensure_future(client.run(ADD_ONCE, ["asked twice"]))
                 await eventually(lambda: bool(said_of_the_server(caplog)))

@@ -8,8 +8,11 @@ from qo.errors import SettingsError
 from qo.store.base import Store
 from qo.store.values import Bounds
 
-ALLOWED = "sqlite:///path/to/qo.db, memory://, redis://host:6379/0, rediss:// (with TLS) or unix:///path/to.sock"
-REDIS_SCHEMES = ("redis", "rediss", "unix")
+ALLOWED = (
+    "sqlite:///path/to/qo.db, memory://, redis://host:6379/0, rediss:// (with TLS), redis+sentinel://host/primary "
+    "or unix:///path/to.sock"
+)
+REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 BUCKET_SCHEMES = ("s3", "gs", "az")
 
 

@@ -23,7 +23,9 @@ class Address:
     tls: ssl.SSLContext | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        return self.path or (f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}")
+        if self.path or not self.port:
+            return self.path or self.host  # what is known by its name only
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def beside(self, host: str, port: int) -> Address:
         """Another node of the same cluster; one that does not know its own name is reached by this one's."""

@@ -13,20 +13,11 @@ from typing import Any
 
 from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
-from qo.store.redis.address import Address, parse_address, prefix_of
+from qo.store.redis.address import Address, prefix_of
 from qo.store.redis.availability import Availability, pause_seconds, said
-from qo.store.redis.connection import (
-    NOT_NOW,
-    READ_SECONDS,
-    Argument,
-    Connection,
-    Nodes,
-    ServerRefused,
-    connect,
-    pack,
-    says_moved,
-)
+from qo.store.redis.connection import NOT_NOW, READ_SECONDS, Argument, Connection, ServerRefused, pack, says_moved
 from qo.store.redis.functions import Function, Library
+from qo.store.redis.nodes import Nodes, connect
 
 PATIENCE_SECONDS = 10.0
 """how long a call is tried before it fails, unless it says otherwise"""
@@ -302,7 +293,7 @@ class _Server:
     """What all lines know of the server."""
 
     def __init__(self, url: str) -> None:
-        self.nodes = Nodes(parse_address(url))
+        self.nodes = Nodes(url)
         self.availability = Availability()
 
     def follow(self, moved: ServerRefused, told_by: Address) -> None:

@@ -1,4 +1,4 @@
-"""One connection to a server: which node to ask, logging in, commands out and replies in.
+"""One connection to a server: commands out and replies in.
 
 Not redis-py's: of a call's time in this process, that took 70 to 90 %, and importing it 0.12 s.
 """
@@ -23,7 +23,6 @@ except ImportError:
 READ_SECONDS = 10.0
 """How long the server may be silent while it owes answers. Far above what any function takes, because whoever runs out
 of it has the call sent again, and the first one may still be running."""
-CONNECT_SECONDS = 5.0
 BUFFER_BYTES = 1 << 16
 
 NOT_NOW = frozenset(
@@ -44,30 +43,16 @@ class ServerRefused(Exception):
         return str(self).partition(" ")[0]
 
 
+def login(address: Address) -> tuple[Argument, ...] | None:
+    """The command that says who this is, where somebody is named."""
+    if not address.user and not address.password:
+        return None
+    return ("AUTH", *([address.user] if address.user else []), address.password or "")
+
+
 def says_moved(trouble: Exception | None) -> TypeGuard[ServerRefused]:
     """That another node of the cluster has the namespace, which it names."""
     return isinstance(trouble, ServerRefused) and trouble.code == "MOVED"
-
-
-class Nodes:
-    """Which server to ask: the one of the url, or in a cluster the node that has the namespace."""
-
-    def __init__(self, seed: Address) -> None:
-        self.seed = seed
-        self.current = seed
-        self._others: tuple[Address, ...] = ()
-
-    def learn(self, nodes: Sequence[Address]) -> None:
-        self._others = tuple(node for node in nodes if node != self.seed)
-
-    def move(self, address: Address) -> None:
-        self.current = address
-
-    def leave(self, failed: Address) -> None:
-        """Ask the next one that is known; any node of a cluster tells where the namespace is now."""
-        known = [self.seed, *self._others]
-        if failed == self.current:
-            self.current = known[(known.index(failed) + 1) % len(known)] if failed in known else known[0]
 
 
 _NOT_YET = object()
@@ -152,23 +137,8 @@ def _nothing(_: Any) -> None:
     pass
 
 
-async def connect(nodes: Nodes) -> Connection:
-    """A connection to the current node, ready for commands.
-
-    Raises OSError (also TimeoutError) or ServerRefused where trying again may help, StoreUnavailable where not.
-    """
-    address = nodes.current
-    async with asyncio.timeout(CONNECT_SECONDS):
-        connection = await _reach(address)
-        try:
-            nodes.learn(await _introduce(connection))
-        except BaseException:
-            connection.abort()
-            raise
-    return connection
-
-
-async def _reach(address: Address) -> Connection:
+async def reach(address: Address) -> Connection:
+    """Nobody has logged in yet."""
     loop = asyncio.get_running_loop()
 
     def protocol() -> Connection:
@@ -196,31 +166,3 @@ def _keep_alive(tcp: socket.socket) -> None:
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if option := getattr(socket, name, None):
             tcp.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-async def _introduce(connection: Connection) -> list[Address]:
-    """Log in, choose the database, and ask for the nodes of the cluster, if it is one."""
-    address = connection.address
-    commands: dict[str, tuple[Argument, ...]] = {}
-    if address.user or address.password:
-        commands["AUTH"] = ("AUTH", *([address.user] if address.user else []), address.password or "")
-    if address.database:
-        commands["SELECT"] = ("SELECT", address.database)
-    commands |= {"name": ("CLIENT", "SETINFO", "LIB-NAME", "qo"), "slots": ("CLUSTER", "SLOTS"), "PING": ("PING",)}
-    replies = dict(zip(commands, await connection.ask(list(commands.values())), strict=True))
-    # Names and nodes are good to have; a server may refuse to take or give them.
-    for refusal in (replies.get("AUTH"), replies["PING"], replies.get("SELECT")):
-        if not isinstance(refusal, ServerRefused) or refusal.code == "NOPERM":
-            continue
-        if refusal.code in NOT_NOW or "max number of clients" in str(refusal):
-            raise refusal
-        if refusal is replies.get("SELECT"):
-            raise StoreUnavailable(
-                f"Redis at {address} has no database {address.database} ({refusal}); name another one in store.url."
-            )
-        raise StoreUnavailable(
-            f"Redis at {address} refused the login of {address.user or 'the default user'} ({refusal}); "
-            "check user and password in store.url."
-        )
-    slots = replies["slots"] if isinstance(replies["slots"], list) else []
-    return sorted({address.beside((node[0] or b"").decode(), node[1]) for part in slots for node in part[2:]}, key=str)

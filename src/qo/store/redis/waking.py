@@ -19,7 +19,8 @@ from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.redis.availability import pause_seconds, said
 from qo.store.redis.client import Client
-from qo.store.redis.connection import NOT_NOW, READ_SECONDS, Connection, Nodes, ServerRefused, connect, pack, says_moved
+from qo.store.redis.connection import NOT_NOW, READ_SECONDS, Connection, ServerRefused, pack, says_moved
+from qo.store.redis.nodes import Nodes, connect
 
 LINGER_SECONDS = 30.0
 """how long a channel stays subscribed after its last listener left: who waits again and again does so at no cost"""
