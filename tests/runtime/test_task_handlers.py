@@ -155,6 +155,13 @@ async def test_a_type_that_json_cannot_become_is_refused_when_registering(worker
         worker.task("odd")(handler)
 
 
+async def test_a_context_in_the_place_of_the_data_is_refused_when_registering(worker: qo.Worker) -> None:
+    async def build(ctx: qo.Context) -> None: ...
+
+    with pytest.raises(qo.InvalidValue, match=r"'build' has its context in the place of its data; .* \(data, ctx\)"):
+        worker.task(build)
+
+
 async def test_a_type_that_cannot_be_found_is_refused_when_registering(worker: qo.Worker) -> None:
     async def handler(data: Any) -> None: ...
 

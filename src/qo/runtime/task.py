@@ -11,6 +11,7 @@ import msgspec
 
 from qo.errors import InvalidValue
 from qo.policy.admission import timeout_milliseconds
+from qo.runtime.context import Context, ThreadContext
 from qo.store.check_value import listed
 
 Handler = Callable[..., Any]
@@ -85,6 +86,11 @@ def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 def _decoder(handler: Handler, parameter: inspect.Parameter | None, name: str) -> Callable[[bytes], Any]:
     wanted = Any if parameter is None else _annotation(handler, parameter, name)
+    if wanted is Context or wanted is ThreadContext:
+        raise InvalidValue(
+            f"The handler of task {name!r} has its context in the place of its data; a handler takes (data, ctx), "
+            "(data) or nothing."
+        )
     if hasattr(wanted, "model_validate_json"):
         return _decoded_by(wanted.model_validate_json, name)
     try:
