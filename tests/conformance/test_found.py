@@ -22,6 +22,7 @@ from qo.store.values import (
     Standing,
     Submission,
     TaskOptions,
+    Ticket,
 )
 
 NOON = 1_728_043_200_000
@@ -142,5 +143,23 @@ def test_groups_that_were_closed_open_again_a_portion_at_a_time(real: StoreUnder
         step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.QUEUED, closed=closed)], now=NOON),
         step("catch_up", lease_ms=60_000, now=NOON + 1000),
         step("catch_up", lease_ms=60_000, now=NOON + 1000),
+    ]
+    check_both_agree(real, steps, Bounds(examine=2, portion=2))
+
+
+@every_store
+def test_slots_are_handed_over_after_every_caller_also_after_one_that_holds_its_own(real: StoreUnderTest) -> None:
+    again = Ticket(holder="first", groups=("api",), lease_ms=60_000, wait_ms=15_000)
+    other = Ticket(holder="second", groups=("api",), lease_ms=60_000, wait_ms=15_000)
+    steps = [
+        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), places=2), now=NOON),
+        step(
+            "submit",
+            [Submission(id="goes", task="build"), Submission(id="blocked", task="build", groups=("gpu",))],
+            now=NOON,
+        ),
+        step("set_limits", [Limit(group="gpu", slots=0, source=Source.OPERATOR)], now=NOON),
+        # Two are looked at each time: both jobs, then the first and who waits behind it.
+        step("acquire", [again, other, again], now=NOON),
     ]
     check_both_agree(real, steps, Bounds(examine=2, portion=2))

@@ -63,6 +63,8 @@ for _, wanted in ipairs(arguments.tickets) do
   groups.load(wanted.groups)
   if not lease.of_caller(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
     stand_in_line(wanted)
+  end
+  if tickets.are_there() then
     hand_over(asking)
   end
   local ticket = wanted.wait_ms == 0 and tickets.get(wanted.holder)
