@@ -5,17 +5,16 @@
 
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
-local pending -- by key: the arguments of one command so far
-local commands -- by key: that command
+local pending -- by key: one command so far, its name first and then its arguments
 local begun -- by key: whether some of it has been written already
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  pending, commands, begun = {}, {}, {}
+  pending, begun = {}, {}
 end
 
-local function call_in_parts(command, name, list)
-  for first = 1, #list, ARGUMENTS_AT_MOST do
-    call(command, name, unpack(list, first, math.min(first + ARGUMENTS_AT_MOST - 1, #list)))
+local function call_in_parts(command, name, list, first)
+  for from = first or 1, #list, ARGUMENTS_AT_MOST do
+    call(command, name, unpack(list, from, math.min(from + ARGUMENTS_AT_MOST - 1, #list)))
   end
 end
 
@@ -24,19 +23,20 @@ local function written(name)
   local waiting = pending[name]
   if waiting then
     pending[name], begun[name] = nil, true
-    call_in_parts(commands[name], name, waiting)
+    call_in_parts(waiting[1], name, waiting, 2)
   end
   return name
 end
 
 local function later(command, name, a, b)
   -- As the server's command of that name, and in the order in which they are asked for.
-  if pending[name] and commands[name] ~= command then
-    written(name)
-  end
   local waiting = pending[name]
+  if waiting and waiting[1] ~= command then
+    written(name)
+    waiting = nil
+  end
   if not waiting then
-    pending[name], commands[name] = { a, b }, command
+    pending[name] = { command, a, b }
   else
     waiting[#waiting + 1] = a
     waiting[#waiting + 1] = b
@@ -46,7 +46,7 @@ end
 local function take_back(name, member)
   -- Out of a sorted set into which nobody but this step has put it: where that is all that is to be written, nothing is.
   local waiting = pending[name]
-  if waiting and not begun[name] and #waiting == 2 and commands[name] == 'ZADD' and waiting[2] == member then
+  if waiting and not begun[name] and #waiting == 3 and waiting[1] == 'ZADD' and waiting[3] == member then
     pending[name] = nil
   else
     later('ZREM', name, member)
