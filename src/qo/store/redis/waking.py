@@ -254,7 +254,7 @@ class _Ear:
         else:
             self._trouble = trouble = await self._hold(connection)
             if says_moved(trouble):
-                self._client.follow(trouble, address)
+                self._client.follow(trouble, connection.address)
             elif isinstance(trouble, ServerRefused):
                 self._client.availability.lost(address, trouble, began=began)
 
@@ -266,8 +266,7 @@ class _Ear:
         for name in self._channels:
             connection.send(pack(("SSUBSCRIBE", name)))
         try:
-            while not self._lost.done():
-                await asyncio.wait([self._lost], timeout=TICK_SECONDS)
+            while not (await asyncio.wait([self._lost], timeout=TICK_SECONDS))[0]:
                 self._look_after(connection)
             return self._lost.result()
         finally:
