@@ -11,6 +11,7 @@ from model_state import JobRow, LeaseRow
 
 from qo.event import AGED, LEASE_LOST
 from qo.job import ENDED, JobError, State, moment
+from qo.policy.figures import own_group_of
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
 from qo.store.values import Portion, Reminder, Source
 
@@ -202,6 +203,9 @@ class Upkeep(Admission):
         portion, more = self.portion_of(sorted(old))
         for minute, name in portion:
             count, total_ms = self.state.series.pop((name, minute))
+            group = own_group_of(name)
+            if group is not None and (group not in self.state.groups or self.state.groups[group].limit is None):
+                continue
             count_before, total_before = self.state.series.get((name, 0), (0, 0))
             self.state.series[name, 0] = (count_before + count, total_before + total_ms)
         return more
@@ -231,6 +235,10 @@ class Upkeep(Admission):
         portion, more = self.portion_of(sorted(past))
         for _, name in portion:
             self.state.groups[name].limit = self.state.groups[name].source = None
+            sums = [figure for figure, minute in self.state.series if minute == 0]
+            for figure in sums:
+                if own_group_of(figure) == name:
+                    del self.state.series[figure, 0]
         return more
 
     def forget_quota(self, today: int) -> bool:

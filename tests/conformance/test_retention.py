@@ -319,6 +319,42 @@ async def test_what_was_summed_before_is_added_to(store: Store) -> None:
     assert [(point.minute, point.count) for point in points] == [(0, 4)]
 
 
+async def figures_of_groups(store: Store) -> set[str]:
+    points = [*await store.series(prefix="acquired:"), *await store.series(prefix="rejected:")]
+    return {point.name for point in points}
+
+
+async def test_the_figures_of_a_group_go_with_a_limit_that_nobody_can_need_any_more(store: Store) -> None:
+    for job_id, group in (("a", "customer:1"), ("b", "customer:2")):
+        one_each = Limit(group=group, slots=1, source=Source.SUBMIT)
+        await finish_all(store, job_id, groups=(group,), limits=(one_each,))
+    await submit(store, "waits", groups=("customer:2",))
+
+    await forget(store)
+
+    assert await figures_of_groups(store) == {"acquired:customer:2:0"}
+
+
+async def test_figures_that_are_summed_under_a_kind_stay_whatever_groups_are_called(store: Store) -> None:
+    own = Limit(group="user", slots=1, source=Source.SUBMIT)
+    await finish_all(store, "a", user="u1", standing=standing(user_limit=1), groups=("user",), limits=(own,))
+
+    await forget(store)
+
+    assert await figures_of_groups(store) == {"acquired:user:0"}
+
+
+async def test_old_figures_of_a_group_are_summed_as_long_as_it_has_a_limit(store: Store) -> None:
+    await limit(store, "gpu", 1)
+    await limit(store, "disk", 1)
+    await finish_all(store, "a", groups=("gpu", "disk"))
+    await store.remove_limit("disk", now=NOW)
+
+    await forget(store)
+
+    assert await figures_of_groups(store) == {"acquired:gpu:0"}
+
+
 # --- nothing else -----------------------------------------------------------------------------------------------
 
 

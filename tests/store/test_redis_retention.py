@@ -86,4 +86,6 @@ async def test_a_namespace_whose_jobs_are_forgotten_is_empty(kind: Any) -> None:
     names = {key.decode().removeprefix(store.client.prefix) for key in keys}
     answers_that_expire = {name for name in names if name.startswith("reply:")}
     assert names - answers_that_expire == KEPT
+    sums = {point.name for point in await store.series()}
+    assert not [name for name in sums if "own-" in name], "what was counted of groups that are gone"
     await store.close()

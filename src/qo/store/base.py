@@ -369,7 +369,8 @@ class Store(Reading, Protocol):
         Jobs that ended more than `keep_ms` ago, or are beyond the newest `keep_jobs` ended ones; of a parent only
         when all its jobs have ended, and then by the time the last one did. All but the newest `keep_events`
         events, of which the last one always stays, and `keep_audit` entries of the audit. Figures older than
-        `keep_ms` are summed under minute 0. Quota of past days goes. Users without any quota left, and limits of
+        `keep_ms` are summed under minute 0, but those of a group without a limit go, and with a limit that goes its
+        group's. Quota of past days goes. Users without any quota left, and limits of
         source TIER or SUBMIT of groups without holders, go when the newest job that named them is older than every
         kept one, unless a person set them; groups with nothing left and workers long gone go.
         Answers the ids of the jobs.

@@ -185,10 +185,13 @@ local function sum_up_figures(before)
         return true
       end
       left = left - 1
-      call('HINCRBY', key('figures:', 0), 'n:' .. name, values['n:' .. name])
-      call('HINCRBY', key('figures:', 0), 't:' .. name, values['t:' .. name] or 0)
+      local group = figure_names.own_group(name)
+      if not group or groups.get(group).limit then
+        call('HINCRBY', key('figures:', 0), 'n:' .. name, values['n:' .. name])
+        call('HINCRBY', key('figures:', 0), 't:' .. name, values['t:' .. name] or 0)
+        call('ZADD', key('minutes'), 0, 0)
+      end
       call('HDEL', key('figures:', minute), 'n:' .. name, 't:' .. name)
-      call('ZADD', key('minutes'), 0, 0)
     end
     call('ZREM', key('minutes'), minute)
   end
@@ -216,6 +219,15 @@ local function forget_users(oldest)
   return more
 end
 
+local function forget_sums_of(name)
+  for _, figure in ipairs(figure_names.of(name)) do
+    call('HDEL', key('figures:', 0), 'n:' .. figure, 't:' .. figure)
+  end
+  if call('EXISTS', key('figures:', 0)) == 0 then
+    call('ZREM', key('minutes'), 0)
+  end
+end
+
 local function is_used(name)
   return call('EXISTS', written(key('held:', name)), written(key('parks:', name))) > 0
 end
@@ -241,6 +253,7 @@ local function forget_limits(oldest)
     local group = groups.get(name)
     group.limit, group.source = nil, nil
     groups.store(group)
+    forget_sums_of(name)
   end
   return more
 end

@@ -8,6 +8,7 @@ Events   none
 from __future__ import annotations
 
 from qo.policy.days import day_of
+from qo.policy.figures import figures_of, own_group_of
 from qo.store.sqlite import sql
 from qo.store.sqlite.rows import JobRow, by_number
 from qo.store.sqlite.step import MINUTE_MS, Step
@@ -74,6 +75,9 @@ def _sum_up_figures(step: Step, before_minute: int) -> bool:
     )
     for minute, name, count, total_ms in rows[: step.bounds.portion]:
         step.db.execute("DELETE FROM figure WHERE minute = ? AND name = ?", (minute, name))
+        group = own_group_of(name)
+        if group is not None and step.groups.get(group).limit is None:
+            continue
         step.db.execute(
             "INSERT INTO figure VALUES (0, ?, ?, ?) ON CONFLICT DO UPDATE"
             " SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
@@ -105,6 +109,9 @@ def _forget_limits(step: Step, oldest_kept: int) -> bool:
         group = step.groups.get(name)
         group.limit = group.source = None
         step.groups.store(group)
+        step.db.executemany(
+            "DELETE FROM figure WHERE minute = 0 AND name = ?", [(figure,) for figure in figures_of(name)]
+        )
     return len(names) > step.bounds.portion
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from qo.event import LEASE_LOST
 from qo.job import HELD, JobError, State
+from qo.policy.figures import wait_bucket
 from qo.policy.groups import is_always_counted, kind_of
 from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, leave
 from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
 from qo.store.sqlite.step import Step
 
-HIGHEST_WAIT_BUCKET_SECONDS = 65536
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
     "state",
@@ -41,14 +41,6 @@ def take_slots(step: Step, groups: Iterable[str], token: int, *, task: str | Non
                 taken[name] = number
                 step.figure(f"acquired:{kind_of(name)}:{wait_bucket(waited_ms)}", waited_ms)
     return taken
-
-
-def wait_bucket(waited_ms: int) -> int:
-    """Whole seconds rounded up to a power of two; 0 for no wait."""
-    if waited_ms <= 0:
-        return 0
-    seconds = -(-waited_ms // 1000)
-    return min(1 << (seconds - 1).bit_length(), HIGHEST_WAIT_BUCKET_SECONDS)
 
 
 def claim_job(

@@ -3,6 +3,7 @@
 -- After every step, a group is in open(task) if and only if it has room and something of that task is parked in
 -- it, under the key of the first. `settle` makes it so for the groups whose room or parked jobs this step changed.
 -- include lib/rows.lua
+-- include lib/figure_names.lua
 -- exports groups, CALLERS, TIER, TASK, SUBMIT
 
 local groups = {}
@@ -16,13 +17,6 @@ end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 local TIER, TASK, SUBMIT = 3, 4, 5
 local FREE_AT_ONCE = 16 -- how many free numbers are read at a time
-
-local KINDS = { user = true, project = true, tier = true, priority = true, parent = true, provider = true }
-
-function groups.kind(name)
-  local kind = name:match('^([^:]*):')
-  return kind and KINDS[kind] and kind or name
-end
 
 local function remember(name, text)
   local group
@@ -253,7 +247,7 @@ end
 
 function groups.park(name, task, member, order_key)
   groups.put(name, task, member, order_key)
-  step.figure('rejected:' .. groups.kind(name))
+  step.figure(figure_names.rejected(name))
 end
 
 function groups.unpark(name, task, member)

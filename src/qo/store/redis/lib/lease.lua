@@ -14,7 +14,6 @@ local quoted -- the worker's name; a claim is by one
 at_the_beginning[#at_the_beginning + 1] = function()
   leases, changed_leases, ends, callers, claims, changed_claims, quoted = {}, {}, {}, {}, {}, {}, nil
 end
-local HIGHEST_WAIT_BUCKET_SECONDS = 65536
 
 function lease.load(tokens)
   local missing = {}
@@ -101,17 +100,6 @@ local function is_always_counted(name, task)
   return name ~= 'global' and name ~= task and name:sub(1, 9) ~= 'priority:'
 end
 
-local function wait_bucket(waited_ms)
-  if waited_ms <= 0 then
-    return 0
-  end
-  local seconds, bucket = math.ceil(waited_ms / 1000), 1
-  while bucket < seconds and bucket < HIGHEST_WAIT_BUCKET_SECONDS do
-    bucket = bucket * 2
-  end
-  return bucket
-end
-
 function lease.take_slots(names, token, task, waited_ms)
   -- One slot in each of these groups, where there must be room.
   local taken
@@ -121,7 +109,7 @@ function lease.take_slots(names, token, task, waited_ms)
       taken = taken or {}
       taken[name] = groups.take(name, token)
       if limited then
-        step.figure('acquired:' .. groups.kind(name) .. ':' .. wait_bucket(waited_ms), waited_ms)
+        step.figure(figure_names.acquired(name, waited_ms), waited_ms)
       end
     end
   end
@@ -142,7 +130,7 @@ end
 function lease.adopt(name)
   -- Record the running jobs that belong to a group which had no limit until now. Only `global`, a task's group and
   -- `priority:` have any: the others record their holders always.
-  local kind = groups.kind(name)
+  local kind = kind_of(name)
   if kind ~= name and kind ~= 'priority' then
     return
   end
