@@ -68,7 +68,7 @@ def parse_sentinels(url: str) -> Sentinels | None:
 async def find_primary(sentinels: Sentinels) -> Address:
     """As the first of them says that answers.
 
-    Raises ConnectionError when none does, StoreUnavailable when none knows a primary of that name.
+    Raises OSError when none does, StoreUnavailable when none knows a primary of that name.
     """
     primary, troubles = sentinels.server.host, []
     for sentinel in sentinels.addresses:
@@ -85,7 +85,7 @@ async def find_primary(sentinels: Sentinels) -> Address:
             f"The sentinels {sentinels} know no primary {primary!r}; check the name in store.url, "
             "which is that of their `sentinel monitor`."
         )
-    raise ConnectionError(f"no sentinel tells where it is, {'; '.join(troubles)}")
+    raise OSError(f"no sentinel tells where it is, {'; '.join(troubles)}")
 
 
 async def _ask(sentinel: Address, primary: str) -> tuple[str, int] | None:
