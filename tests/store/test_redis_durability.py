@@ -109,6 +109,9 @@ async def test_replicas_are_told_of_and_a_replica_is_refused() -> None:
             await described(replica)
         async with connected(primary.url) as client:
             assert await client.command("WAIT", 1, 20_000) == 1
+            told = await described(primary)
+            await client.command("CONFIG", "SET", "min-replicas-to-write", 1)
+        assert told.endswith("goes on taking what is lost (set min-replicas-to-write to 1)")
         assert (await described(primary)).endswith("; a failover may cost what had not reached the replica")
 
 

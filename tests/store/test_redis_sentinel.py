@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from redis import Redis
 from redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
 from servers import Kind
 from watched_servers import NAME, watched
@@ -60,6 +61,23 @@ async def test_jobs_and_workers_go_on_when_the_primary_is_killed() -> None:
 
     assert ended.state == qo.State.SUCCEEDED
     assert runs == [first.id, second.id]
+
+
+async def test_a_primary_that_was_replaced_is_left_before_it_knows_itself() -> None:
+    """What it still takes is lost."""
+    async with watched("valkey") as servers, connected(servers.url, patience_seconds=EXPECTED_SECONDS) as client:
+        await client.run(ADD_ONCE, ["before"])
+        await eventually(servers.has_replicated)
+        servers.promote_the_replica()
+
+        async def has_moved() -> bool:
+            await client.command("PING")
+            return client.address == f"127.0.0.1:{servers.replica.port}"
+
+        await eventually(has_moved)
+        with Redis(port=servers.primary.port) as replaced:
+            assert replaced.role()[0] == b"master"
+        assert await client.run(ADD_ONCE, ["after"]) == 2
 
 
 async def test_sentinels_that_are_gone_are_passed_by_while_one_is_left() -> None:

@@ -27,6 +27,11 @@ class Watched:
     def hosts(self) -> str:
         return ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
 
+    def promote_the_replica(self) -> None:
+        """As an operator does it; the primary lives on, and is told only seconds later that it is none any more."""
+        with Redis(port=self.sentinels[0].port) as sentinel:
+            sentinel.execute_command("SENTINEL FAILOVER", NAME)
+
     def has_replicated(self) -> bool:
         with Redis(port=self.primary.port) as client:
             return bool(client.wait(1, 100) == 1)

@@ -64,6 +64,7 @@ class _Line:
         self._trouble: Exception | None = None
         self._attempts = 0  # since the server last did what it was asked
         self._restoring: asyncio.Task[None] | None = None
+        self._following: asyncio.Task[None] | None = None
         self._watching: asyncio.TimerHandle | None = None
         self._end: AsyncGenerator[None] | None = None
         nobody = self._loop.create_future()
@@ -86,8 +87,9 @@ class _Line:
         return [call for call in calls if call.brings is None and not call.answer.done()]
 
     def close(self) -> None:
-        if self._restoring is not None:
-            self._restoring.cancel()
+        for task in (self._restoring, self._following):
+            if task is not None:
+                task.cancel()
         if self._watching is not None:
             self._watching.cancel()
         if self._connection is not None:
@@ -111,6 +113,8 @@ class _Line:
             yield
         finally:
             self.close()
+            if self._following is not None:
+                await asyncio.wait([self._following])
             await asyncio.sleep(0)  # for the transport, which closes in the loop's next round
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -259,9 +263,15 @@ class _Line:
         else:
             connection.hear, connection.lost = self._hear, self._lose
             self._connection = connection
+            self._following = self._following or self._loop.create_task(nodes.follow(self._go_to))
             self._trouble = None
             self._missing.clear()
             self._not_taken.clear()
+
+    def _go_to(self, primary: Address) -> None:
+        if self._connection is not None and self._connection.address != primary:
+            self._connection.abort()
+            self._lose(ConnectionError("another server was made the primary"))
 
     # --- giving up --------------------------------------------------------------------------------------------
 

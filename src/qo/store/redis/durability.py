@@ -9,7 +9,7 @@ from qo.store.redis.client import Client
 from qo.store.redis.connection import ServerRefused
 
 OLDEST_VERSION = 7
-SETTINGS = ("appendfsync", "no-appendfsync-on-rewrite", "save")
+SETTINGS = ("appendfsync", "min-replicas-to-write", "no-appendfsync-on-rewrite", "save")
 
 
 async def describe(client: Client, *, accept_eviction: bool) -> str:
@@ -58,6 +58,8 @@ def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | N
     remarks = [_survives(info, settings)]
     if int(info.get("connected_slaves", "0")):
         remarks.append("a failover may cost what had not reached the replica")
+        if settings and settings.get("min-replicas-to-write") == "0":
+            remarks.append("a primary that was replaced goes on taking what is lost (set min-replicas-to-write to 1)")
     policy, memory = info.get("maxmemory_policy", "noeviction"), int(info.get("maxmemory", "0"))
     if memory and policy != "noeviction":
         if not accept_eviction:

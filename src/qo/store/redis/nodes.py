@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from qo.errors import StoreUnavailable
 from qo.store.redis.address import Address, parse_address
 from qo.store.redis.connection import NOT_NOW, Argument, Connection, ServerRefused, login, reach
-from qo.store.redis.sentinel import Sentinels, find_primary, parse_sentinels
+from qo.store.redis.sentinel import Sentinels, find_primary, follow_primary, parse_sentinels
 
 CONNECT_SECONDS = 5.0
 
@@ -28,6 +28,11 @@ class Nodes:
         if self._sentinels is not None:
             self.current = await find_primary(self._sentinels)
         return self.current
+
+    async def follow(self, tell: Callable[[Address], None]) -> None:
+        """Tell where the primary is now, and whenever that changes. Returns at once where nobody says it."""
+        if self._sentinels is not None:
+            await follow_primary(self._sentinels, tell)
 
     def learn(self, nodes: Sequence[Address]) -> None:
         self._others = tuple(node for node in nodes if node != self.seed)

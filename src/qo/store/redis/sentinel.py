@@ -1,14 +1,16 @@
-"""Servers that sentinels watch over: they are asked for the primary whenever one connects.
+"""Servers that sentinels watch over: they are asked for the primary whenever one connects, and listened to.
 
-A sentinel that promotes a replica makes the old primary hang up on everybody, and whoever connects to one that is no
-primary any more is answered READONLY; both times the sentinels are asked again.
+Who only waited for the old primary to hang up would go on writing to it: sentinels that replace one which still lives
+tell it no sooner than eight seconds later, and what it took meanwhile is lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from qo.errors import SettingsError, StoreUnavailable
@@ -21,6 +23,7 @@ SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 URLS = "redis+sentinel://[user:password@]host[:port][,host[:port]…]/primary[/database], or rediss+sentinel:// for TLS"
 PATH = re.compile(r"/([^/]+)(?:/(\d+))?/?")
 PORT = 26379
+SWITCHED = "+switch-master"
 ANSWER_SECONDS = 1.0
 """for each of them, so that one which hangs does not keep the others from being asked"""
 
@@ -86,6 +89,39 @@ async def find_primary(sentinels: Sentinels) -> Address:
             "which is that of their `sentinel monitor`."
         )
     raise OSError(f"no sentinel tells where it is, {'; '.join(troubles)}")
+
+
+async def follow_primary(sentinels: Sentinels, tell: Callable[[Address], None]) -> None:
+    """Tell where the primary is now and whenever another one was made it, until cancelled."""
+    while True:
+        for sentinel in sentinels.addresses:
+            try:
+                await _listen_to(sentinel, sentinels, tell)
+            except (OSError, ServerRefused, StoreUnavailable):
+                pass  # another one may tell, and who connects is told of the trouble
+            await asyncio.sleep(ANSWER_SECONDS)
+
+
+async def _listen_to(sentinel: Address, sentinels: Sentinels, tell: Callable[[Address], None]) -> None:
+    """Returns when the connection is lost."""
+    async with asyncio.timeout(ANSWER_SECONDS):
+        connection = await reach(sentinel)
+    lost = asyncio.Event()
+
+    def hear(reply: Any) -> None:
+        match reply:
+            case [b"message", _, message]:
+                name, _, _, host, port = message.decode().split(" ")
+                if name == sentinels.server.host:
+                    tell(sentinels.server.beside(host, int(port)))
+
+    try:
+        await connection.ask([command for command in (login(sentinel), ("SUBSCRIBE", SWITCHED)) if command])
+        connection.hear, connection.lost = hear, lambda _: lost.set()
+        tell(await find_primary(sentinels))
+        await lost.wait()
+    finally:
+        connection.abort()
 
 
 async def _ask(sentinel: Address, primary: str) -> tuple[str, int] | None:
