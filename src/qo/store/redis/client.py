@@ -263,7 +263,7 @@ class _Line:
         else:
             connection.hear, connection.lost = self._hear, self._lose
             self._connection = connection
-            self._following = self._following or self._loop.create_task(nodes.follow(self._go_to))
+            self._following = self._following or self._loop.create_task(nodes.follow_primary(self._go_to))
             self._trouble = None
             self._missing.clear()
             self._not_taken.clear()

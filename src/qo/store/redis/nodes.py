@@ -29,7 +29,7 @@ class Nodes:
             self.current = await find_primary(self._sentinels)
         return self.current
 
-    async def follow(self, tell: Callable[[Address], None]) -> None:
+    async def follow_primary(self, tell: Callable[[Address], None]) -> None:
         """Tell where the primary is now, and whenever that changes. Returns at once where nobody says it."""
         if self._sentinels is not None:
             await follow_primary(self._sentinels, tell)

@@ -1,7 +1,7 @@
 """Servers that sentinels watch over: they are asked for the primary whenever one connects, and listened to.
 
 Who only waited for the old primary to hang up would go on writing to it: sentinels that replace one which still lives
-tell it no sooner than eight seconds later, and what it took meanwhile is lost.
+tell it some ten seconds later, and what it took meanwhile is lost.
 """
 
 from __future__ import annotations
