@@ -117,8 +117,11 @@ async def start_ms_same_process(url: str, jobs: int) -> float:
     return statistics.median(waits) * 1000
 
 
-async def other_process(url: str, jobs: int) -> tuple[float, float, float]:
-    """(median ms from submit to start, seconds from import to first claim, MB of the idle worker) of a process."""
+async def other_process(url: str, jobs: int, *, pause_seconds: float = 0.05) -> tuple[float, float, float]:
+    """(median ms from submit to start, seconds from import to first claim, MB of the idle worker) of a process.
+
+    This process does nothing meanwhile but submit: what it did while a job starts would keep a processor from it.
+    """
     async with await qo.connect(url, settings={}) as queue:
         worker = subprocess.Popen(  # noqa: ASYNC220 - nothing else is to run meanwhile
             [sys.executable, "-c", IDLE_WORKER, url], stdout=subprocess.PIPE, text=True
@@ -126,12 +129,12 @@ async def other_process(url: str, jobs: int) -> tuple[float, float, float]:
         assert worker.stdout is not None
         try:
             start_seconds, memory = map(float, worker.stdout.readline().split())
-            waits = []
+            submitted = []
             for _ in range(jobs):
-                await asyncio.sleep(0.05)  # until it is idle again
-                submitted = time.time()
+                await asyncio.sleep(pause_seconds)  # until it is idle again
+                submitted.append(time.time())
                 await queue.submit("noop")
-                waits.append(float(await asyncio.to_thread(worker.stdout.readline)) - submitted)
+            waits = [float(worker.stdout.readline()) - each for each in submitted]
         finally:
             worker.terminate()
             worker.wait(timeout=40)

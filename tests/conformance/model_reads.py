@@ -75,10 +75,10 @@ class Reads(Upkeep):
 
     def as_lease(self, lease: LeaseRow, *, with_payload: bool = True) -> Lease:
         row = self.state.jobs[lease.holder]
-        return Lease(
-            job=self.as_job(row),
+        return Lease.of(
+            self.as_job(row),
             token=str(lease.token),
-            expires_at=moment(lease.expires_at),
+            expires_at_ms=lease.expires_at,
             slots=self.limited_slots(lease),
             payload=row.payload if with_payload else b"",
             checkpoint=row.checkpoint if with_payload else None,

@@ -134,7 +134,7 @@ async def test_a_starting_job_passes_through_running(store: Store, present: Stat
 async def attempts_at(store: Store, wanted: State, token: str) -> None:
     """Everything the contract has that could lead to a state; being refused is an answer."""
     job = await store.job("job")
-    stale = Lease(job=job, token=token, expires_at=job.submitted_at, slots={}, payload=b"")
+    stale = Lease.of(job, token=token, expires_at_ms=NOW, slots={})
     match wanted:
         case State.QUEUED:
             walks = [store.retry("job", now=NOW), store.confirm("job", now=NOW), hand_back(store, stale)]

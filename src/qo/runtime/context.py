@@ -37,10 +37,9 @@ class Context:
     """One run of a handler. `report` and `extend` raise `LeaseLost` when the job is no longer this worker's."""
 
     def __init__(self, lease: Lease, stages: tuple[str, ...], *, report: Report, extend: Extend) -> None:
-        self.job: Job = lease.job
+        self._lease = lease
         self.token: str = lease.token
         self.slots: Mapping[str, int] = lease.slots
-        self.attempt: int = lease.job.attempts
         self.checkpoint: Any = None if lease.checkpoint is None else msgspec.json.decode(lease.checkpoint)
         self.cancelled: bool = False
         """somebody wants the job to stop; a plain function looks at this from time to time"""
@@ -48,11 +47,19 @@ class Context:
         """the lease is gone: somebody else may be running this job by now, so stop"""
         self.present_stage: str | None = None
         self._stages = stages
-        self._iterations = lease.job.iterations
+        self._iterations_begun = 0
         self._iteration_is_fresh = False
         """begun by `iterations()`, and its first stage not yet entered"""
         self._report = report
         self._extend = extend
+
+    @property
+    def job(self) -> Job:
+        return self._lease.job
+
+    @property
+    def attempt(self) -> int:
+        return self.job.attempts
 
     async def stage(self, name: str, message: str | None = None) -> None:
         """Enter the next stage, or from the last the first, which begins another iteration."""
@@ -87,21 +94,24 @@ class Context:
         When the batch that the tier grants is used up, the job leaves the worker and waits for a person.
         """
         while True:
-            number = self._iterations + 1
+            number = self._iterations() + 1
             self._check_granted(number)
             await self._report(self._advance(iteration=number))
-            self._iterations = number
+            self._iterations_begun += 1
             self._iteration_is_fresh = True
             yield number
 
     def _iteration_of_stages(self) -> int | None:
         """The number of the cycle that the first stage begins; None when it only repeats one that broke off."""
-        if self.present_stage is None and self._iterations > 0:
+        if self.present_stage is None and self._iterations() > 0:
             return None
-        number = self._iterations + 1
+        number = self._iterations() + 1
         self._check_granted(number)
-        self._iterations = number
+        self._iterations_begun += 1
         return number
+
+    def _iterations(self) -> int:
+        return self.job.iterations + self._iterations_begun
 
     def _check_granted(self, number: int) -> None:
         most, granted = self.job.iterations_max, self.job.iterations_granted
@@ -111,7 +121,7 @@ class Context:
             raise ConfirmationNeeded
 
     def _advance(self, **fields: Any) -> Advance:
-        return Advance(job_id=self.job.id, token=self.token, **fields)
+        return Advance(job_id=self._lease.job_id, token=self.token, **fields)
 
 
 class ThreadContext:

@@ -179,7 +179,7 @@ class Exchange:
             return
         try:
             answers = await self._store.advance(
-                [Advance(job_id=execution.lease.job.id, token=token) for token, execution in begun.items()]
+                [Advance(job_id=execution.lease.job_id, token=token) for token, execution in begun.items()]
             )
         except BaseException:
             self._unreported += begun.values()

@@ -73,7 +73,7 @@ class Execution:
         self._interruption: Interruption | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._running = self._loop.create_task(self._run(), name=lease.job.id)
+        self._running = self._loop.create_task(self._run(), name=lease.job_id)
 
     # --- from outside -----------------------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Execution:
 
     async def _outcome(self) -> Outcome:
         data = self.task.decode(self.lease.payload)
-        seconds = self.lease.job.timeout_seconds or self.task.timeout_seconds
+        seconds = self.lease.timeout_seconds or self.task.timeout_seconds
         if seconds is not None:
             self._set_timer(seconds, self.interrupt, Interruption.TIMED_OUT)
         self.begun = True
@@ -158,7 +158,7 @@ class Execution:
             except RuntimeError:
                 log.warning("%s %s returned after its worker was gone; its result is lost", *self._name())
 
-        threading.Thread(target=call, name=self.lease.job.id, daemon=True).start()
+        threading.Thread(target=call, name=self.lease.job_id, daemon=True).start()
         result, error = await returned
         if error is not None:
             raise error
@@ -218,15 +218,15 @@ class Execution:
         return self._outcome_of(State.SCHEDULED, error=error, retry_at_ms=time.time_ns() // 1_000_000 + after_ms)
 
     def _timeout_error(self) -> JobError:
-        seconds = self.lease.job.timeout_seconds or self.task.timeout_seconds
+        seconds = self.lease.timeout_seconds or self.task.timeout_seconds
         error = TimeoutError(f"It took longer than the {seconds:g} seconds it may take.")
         return report_failure(error, self.lease.job, self.lease.payload, message=str(error))
 
     def _outcome_of(self, state: State, **fields: Any) -> Outcome:
-        return Outcome(job_id=self.lease.job.id, token=self.lease.token, state=state, **fields)
+        return Outcome(job_id=self.lease.job_id, token=self.lease.token, state=state, **fields)
 
     def _averages(self) -> tuple[Average, ...]:
-        estimate, tier = self._settings.estimate, self.lease.job.tier
+        estimate, tier = self._settings.estimate, self.lease.tier
         names = [(duration_of_task(self.task.name), estimate.first_guess_secs)]
         if tier is not None:
             known = self._settings.tiers.get(tier)
@@ -257,7 +257,7 @@ class Execution:
 
     async def _extend(self, milliseconds: int) -> datetime:
         (held,) = await self._send_renewals(
-            [Renewal(holder=self.lease.job.id, token=self.lease.token, extend_ms=milliseconds)]
+            [Renewal(holder=self.lease.job_id, token=self.lease.token, extend_ms=milliseconds)]
         )
         self._heed(held)
         assert held.expires_at is not None
@@ -271,7 +271,7 @@ class Execution:
             self.interrupt(Interruption.CANCELLED)
 
     def _name(self) -> tuple[str, str]:
-        return self.task.name, self.lease.job.id
+        return self.task.name, self.lease.job_id
 
 
 def storable(outcome: Outcome) -> Outcome:

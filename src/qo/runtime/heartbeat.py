@@ -115,7 +115,7 @@ class Heartbeat:
         with self._lock:
             held = dict(self._held)
         renewals = [
-            Renewal(holder=execution.lease.job.id, token=token, lease_ms=self._lease_ms)
+            Renewal(holder=execution.lease.job_id, token=token, lease_ms=self._lease_ms)
             for token, execution in held.items()
         ]
         for answer in await self._store.renew(renewals, worker=self._registration.name):
@@ -143,7 +143,7 @@ class Heartbeat:
         if feed.reset:
             await self.beat()  # what was told meanwhile is gone; asking each lease tells it too
         with self._lock:
-            held = {execution.lease.job.id: execution for execution in self._held.values()}
+            held = {execution.lease.job_id: execution for execution in self._held.values()}
         for event in feed.events:
             execution = held.get(event.subject)
             if execution is not None:

@@ -226,7 +226,7 @@ class Worker:
             return
         self._exchange.end_offer()
         for lease in found.leases:
-            self._exchange.give(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED))
+            self._exchange.give(Outcome(job_id=lease.job_id, token=lease.token, state=State.QUEUED))
 
     def _take(self, claimed: Claimed) -> None:
         for lease in claimed.leases:
@@ -255,12 +255,12 @@ class Worker:
             return
         await shared.give_back(lease.token)
         closed = {} if full is None else {full: round((time.time() + shared.pause_seconds(full)) * 1000)}
-        self._exchange.give(Outcome(job_id=lease.job.id, token=lease.token, state=State.QUEUED, closed=closed))
+        self._exchange.give(Outcome(job_id=lease.job_id, token=lease.token, state=State.QUEUED, closed=closed))
         self._changed.set()
 
     async def _is_still_held(self, lease: Lease) -> bool:
         """Nobody has renewed it while its slots were being fetched, which may have taken long."""
-        renewal = Renewal(holder=lease.job.id, token=lease.token, lease_ms=self._lease_ms)
+        renewal = Renewal(holder=lease.job_id, token=lease.token, lease_ms=self._lease_ms)
         try:
             (held,) = await self._store.renew([renewal], worker=self.name)
         except StoreUnavailable as error:
@@ -273,7 +273,7 @@ class Worker:
             log_start(lease)
         execution = Execution(
             lease,
-            self._tasks[lease.job.task],
+            self._tasks[lease.task],
             self.queue.settings,
             advance=self._advancing.send,
             renew=self._store.renew,
@@ -292,10 +292,10 @@ class Worker:
         if outcome is not None:
             self._exchange.give(outcome)
             if log.isEnabledFor(logging.INFO):
-                log.info("%s %s: %s", execution.task.name, execution.lease.job.id, told(outcome))
+                log.info("%s %s: %s", execution.task.name, execution.lease.job_id, told(outcome))
         else:
             self._let_go(execution.lease.token)
-            log.warning("%s", LeaseLost(execution.lease.job.id, execution.lease.token))
+            log.warning("%s", LeaseLost(execution.lease.job_id, execution.lease.token))
         self._changed.set()
 
     def _let_go(self, token: str) -> None:

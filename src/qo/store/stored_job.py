@@ -47,7 +47,7 @@ def stored_job(
         message=row.message,
         worker=row.worker,
         token=token,
-        timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
+        timeout_seconds=timeout_seconds(row),
         cancel_wanted=bool(row.cancel_wanted),
         run_at=None if row.run_at is None else moment(row.run_at),
         deferred=bool(row.deferred),
@@ -56,3 +56,7 @@ def stored_job(
         confirmation_required_at=None if row.confirming_at is None else moment(row.confirming_at),
         finished_at=None if row.finished_at is None else moment(row.finished_at),
     )
+
+
+def timeout_seconds(row: Any) -> float | None:
+    return None if row.timeout_ms is None else row.timeout_ms / 1000

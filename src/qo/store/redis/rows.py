@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from qo.job import Job, moment
+from qo.job import Job
 from qo.policy.groups import groups_of
-from qo.store.stored_job import stored_job
+from qo.store.stored_job import stored_job, timeout_seconds
 from qo.store.values import Lease
 
 
@@ -122,13 +123,18 @@ class Reply:
 
 
 def to_lease(row: LeaseRow) -> Lease:
+    job = row.job
     return Lease(
-        job=to_job(row.job, groups=row.groups),
+        job_id=job.id,
+        task=job.task,
+        tier=job.tier,
+        timeout_seconds=timeout_seconds(job),
         token=plain_token(row.token),
-        expires_at=moment(row.expires_at),
+        expires_at_ms=row.expires_at,
         slots=row.slots or {},
         payload=row.payload or b"",
         checkpoint=row.checkpoint,
+        read_job=partial(to_job, job, groups=row.groups),
     )
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from qo.job import moment
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.hand_over import hand_over, park_job
@@ -62,10 +61,10 @@ def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
     found = sql.rows(step.db, statement, (to_json([row.number for row, *_ in taken]),))
     contents = {number: (payload, checkpoint) for number, payload, checkpoint in found}
     return tuple(
-        Lease(
-            job=to_job(row, groups=groups),
+        Lease.of(
+            to_job(row, groups=groups),
             token=str(row.token),
-            expires_at=moment(expires_at),
+            expires_at_ms=expires_at,
             slots=slots,
             payload=contents[row.number][0],
             checkpoint=contents[row.number][1],

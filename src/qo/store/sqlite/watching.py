@@ -100,10 +100,10 @@ def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
         (worker,),
     )
     return tuple(
-        Lease(
-            job=reading.job(db, job_id),
+        Lease.of(
+            reading.job(db, job_id),
             token=str(token),
-            expires_at=moment(expires_at),
+            expires_at_ms=expires_at,
             slots=dict(
                 db.execute(
                     "SELECT grp, number FROM slot JOIN grp ON grp.name = slot.grp"
@@ -111,7 +111,6 @@ def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
                     (token,),
                 )
             ),
-            payload=b"",
         )
         for token, job_id, expires_at in rows
     )
