@@ -13,7 +13,8 @@ import redis.asyncio
 from bench.runtime_speed import other_process
 
 WORKERS = 9
-JOBS = 40
+JOBS = 100
+PAUSE_SECONDS = 0.02
 
 POPPING = """
 import asyncio, sys, time
@@ -37,15 +38,15 @@ async def list_ms(url: str) -> float:
         [sys.executable, "-c", POPPING, url], stdout=subprocess.PIPE, text=True
     )
     assert popping.stdout is not None
-    waits = []
+    pushed = []
     try:
         popping.stdout.readline()
         async with redis.asyncio.Redis.from_url(url) as server:
             for _ in range(JOBS):
-                await asyncio.sleep(0.05)
-                pushed = time.time()
+                await asyncio.sleep(PAUSE_SECONDS)
+                pushed.append(time.time())
                 await server.rpush("list", "noop")
-                waits.append(float(await asyncio.to_thread(popping.stdout.readline)) - pushed)
+        waits = [float(popping.stdout.readline()) - each for each in pushed]
     finally:
         popping.kill()
         popping.wait()
@@ -56,7 +57,7 @@ async def report(url: str) -> None:
     # Each process has its own luck of where its memory lies, so there are several, in turns.
     starts, pops = [], []
     for _ in range(WORKERS):
-        starts.append((await other_process(url, JOBS))[0])
+        starts.append((await other_process(url, JOBS, pause_seconds=PAUSE_SECONDS))[0])
         pops.append(await list_ms(url))
     start, pop = statistics.median(starts), statistics.median(pops)
     print(
