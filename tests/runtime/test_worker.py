@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec import structs
 from running import running, soon, state_is, until
 
 import qo
+from qo.store.values import Claimed
 
 
 async def test_no_more_run_at_once_than_the_worker_has_places(queue: qo.Queue) -> None:
@@ -69,6 +73,43 @@ async def test_run_until_idle_also_runs_what_the_jobs_submit_and_release(queue: 
     await soon(worker.run_until_idle())
 
     assert [job.state for job in await queue.jobs()] == [qo.State.SUCCEEDED] * 3
+
+
+async def test_a_job_is_put_together_only_for_a_handler_that_looks_at_it(
+    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_together: list[str] = []
+    claim = queue.store.claim
+
+    async def claim_counted(**options: Any) -> Claimed:
+        claimed = await claim(**options)
+        leases = tuple(structs.replace(each, read_job=partial(counted, each.read_job)) for each in claimed.leases)
+        return structs.replace(claimed, leases=leases)
+
+    def counted(read_job: Callable[[], qo.Job]) -> qo.Job:
+        job = read_job()
+        put_together.append(job.task)
+        return job
+
+    monkeypatch.setattr(queue.store, "claim", claim_counted)
+
+    @worker.task(timeout=10)
+    async def blind(data: int) -> int:
+        return data
+
+    @worker.task(stages=["first", "second"])
+    async def looking(data: Any, ctx: qo.Context) -> list[Any]:
+        await ctx.stage("first")
+        await ctx.stage("second")
+        return [ctx.job.id, ctx.job.priority, ctx.attempt]
+
+    await queue.submit("blind", 7, id="b")
+    await queue.submit("looking", id="l", priority=20)
+    await soon(worker.run_until_idle())
+
+    assert (await queue.get("b")).result == 7
+    assert (await queue.get("l")).result == ["l", 20, 1]
+    assert put_together == ["looking"]
 
 
 async def test_an_idle_worker_starts_what_comes(queue: qo.Queue, worker: qo.Worker) -> None:

@@ -1,12 +1,14 @@
-"""From a row, as any store keeps it, to the job that people and programs see."""
+"""From a row, as any store keeps it, to the job that people and programs see, and to the right to run it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment, status_of
+from qo.store.values import Lease
 
 _decode = msgspec.json.Decoder().decode
 _decode_progress = msgspec.json.Decoder(Progress).decode
@@ -47,7 +49,7 @@ def stored_job(
         message=row.message,
         worker=row.worker,
         token=token,
-        timeout_seconds=timeout_seconds(row),
+        timeout_seconds=_timeout_seconds(row),
         cancel_wanted=bool(row.cancel_wanted),
         run_at=None if row.run_at is None else moment(row.run_at),
         deferred=bool(row.deferred),
@@ -58,5 +60,30 @@ def stored_job(
     )
 
 
-def timeout_seconds(row: Any) -> float | None:
+def stored_lease(
+    row: Any,
+    *,
+    read_job: Callable[[], Job],
+    token: str,
+    expires_at_ms: int,
+    slots: dict[str, int],
+    payload: bytes,
+    checkpoint: bytes | None,
+) -> Lease:
+    """Of the job in `row`, which nobody may change any more."""
+    return Lease(
+        job_id=row.id,
+        task=row.task,
+        tier=row.tier,
+        timeout_seconds=_timeout_seconds(row),
+        token=token,
+        expires_at_ms=expires_at_ms,
+        slots=slots,
+        payload=payload,
+        checkpoint=checkpoint,
+        read_job=read_job,
+    )
+
+
+def _timeout_seconds(row: Any) -> float | None:
     return None if row.timeout_ms is None else row.timeout_ms / 1000

@@ -10,7 +10,7 @@ import msgspec
 
 from qo.job import Job
 from qo.policy.groups import groups_of
-from qo.store.stored_job import stored_job, timeout_seconds
+from qo.store.stored_job import stored_job, stored_lease
 from qo.store.values import Lease
 
 
@@ -123,18 +123,14 @@ class Reply:
 
 
 def to_lease(row: LeaseRow) -> Lease:
-    job = row.job
-    return Lease(
-        job_id=job.id,
-        task=job.task,
-        tier=job.tier,
-        timeout_seconds=timeout_seconds(job),
+    return stored_lease(
+        row.job,
+        read_job=partial(to_job, row.job, groups=row.groups),
         token=plain_token(row.token),
         expires_at_ms=row.expires_at,
         slots=row.slots or {},
         payload=row.payload or b"",
         checkpoint=row.checkpoint,
-        read_job=partial(to_job, job, groups=row.groups),
     )
 
 

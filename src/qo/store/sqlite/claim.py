@@ -11,6 +11,7 @@ and of those found blocked for the first time.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
@@ -20,6 +21,7 @@ from qo.store.sqlite.line import GATES
 from qo.store.sqlite.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.walk import Walk
+from qo.store.stored_job import stored_lease
 from qo.store.values import Claimed, Lease
 
 _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
@@ -61,8 +63,9 @@ def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
     found = sql.rows(step.db, statement, (to_json([row.number for row, *_ in taken]),))
     contents = {number: (payload, checkpoint) for number, payload, checkpoint in found}
     return tuple(
-        Lease.of(
-            to_job(row, groups=groups),
+        stored_lease(
+            row,
+            read_job=partial(to_job, row, groups=groups),
             token=str(row.token),
             expires_at_ms=expires_at,
             slots=slots,
