@@ -15,7 +15,7 @@ from model import Model
 
 from qo.errors import QoError
 from qo.store.base import Store
-from qo.store.values import Bounds, Mean
+from qo.store.values import Bounds, Lease, Mean
 
 READS_AFTER_A_STEP = 6
 DIFFERENCES_SHOWN = 25
@@ -184,7 +184,7 @@ def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
         if near and expected.count == actual.count:
             return
     if type(expected) is type(actual) and isinstance(expected, msgspec.Struct):
-        expected, actual = msgspec.structs.asdict(expected), msgspec.structs.asdict(actual)
+        expected, actual = content_of(expected), content_of(actual)
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key in sorted({**expected, **actual}, key=repr):
             if key not in actual:
@@ -203,6 +203,10 @@ def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
                 yield from differences_between(expected[index], actual[index], f"{path}[{index}]")
     elif expected != actual or type(expected) is not type(actual):
         yield f"  {path}: model {expected!r}, store {actual!r}"
+
+
+def content_of(value: msgspec.Struct) -> dict[str, Any]:
+    return value.content() if isinstance(value, Lease) else msgspec.structs.asdict(value)
 
 
 def as_code(value: Any) -> str:

@@ -203,10 +203,13 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
         return moment(self.expires_at_ms)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Lease) and self._content() == other._content()
+        return isinstance(other, Lease) and self.content() == other.content()
 
-    def _content(self) -> tuple[object, ...]:
-        return self.job, self.token, self.expires_at_ms, self.slots, self.payload, self.checkpoint
+    def content(self) -> dict[str, Any]:
+        """every field by name, and the job instead of the way to it"""
+        fields = msgspec.structs.asdict(self)
+        del fields["read_job"]
+        return {**fields, "job": self.job}
 
 
 class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
