@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from harness import (
     BROKEN,
@@ -25,6 +26,7 @@ from harness import (
     renew,
     retry_later,
     run,
+    standing,
     start,
     state,
     submit,
@@ -49,6 +51,15 @@ async def test_a_claimed_job_is_starting_with_an_attempt_a_worker_and_a_lease(st
     assert (job.started_at, job.position) == (moment(NOW), None)
     assert (lease.payload, lease.checkpoint, lease.expires_at) == (b'{"n":1}', None, moment(NOW + LEASE))
     assert lease.job == job
+
+
+async def test_a_lease_says_of_its_job_what_the_job_says(store: Store) -> None:
+    lease = await start(store, "a", user="u", standing=standing("plain"), timeout_ms=1500)
+
+    job = lease.job
+    assert (lease.job_id, lease.task, lease.tier, lease.timeout_seconds) == ("a", "task-of-a", "plain", 1.5)
+    assert (job.id, job.task, job.tier, job.timeout_seconds) == ("a", "task-of-a", "plain", 1.5)
+    assert await store.leases() == (msgspec.structs.replace(lease, payload=b""),)
 
 
 async def test_the_leases_of_a_worker_are_listed_by_token_without_payloads(store: Store) -> None:
