@@ -2,7 +2,8 @@
 
 Plain numbers and names only: tiers, estimates and HTTP have already been turned into these.
 Times that a caller gives are whole milliseconds since 1970 (`..._at_ms`) or spans (`..._ms`).
-None of them can refer to itself, so the garbage collector is spared them (`gc=False`): a claim of fifty makes hundreds.
+None of them can refer to itself, so the garbage collector is spared them (`gc=False`, which a lease that remembers its
+job cannot have): a claim of fifty makes hundreds.
 """
 
 from __future__ import annotations
