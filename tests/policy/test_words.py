@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.policy.words import clock_time, counted, position_message, span
+from qo.policy.words import clock_time, counted, position_message, short_span, span
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 
@@ -35,6 +35,17 @@ NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 )
 def test_a_span_is_said_in_its_largest_units_rounded_down(seconds, words):
     assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-0.2, "0.0s"), (0, "0.0s"), (0.39, "0.3s"), (9.99, "9.9s"), (10, "10s"), (59.9, "59s"), (60, "1m 0s"),
+        (192, "3m 12s"), (3599, "59m 59s"), (3600, "1h 0m"), (100_000, "27h 46m"),
+    ],
+)  # fmt: skip
+def test_logs_have_a_span_in_few_letters_rounded_down(seconds: float, words: str) -> None:
+    assert short_span(seconds) == words
 
 
 @pytest.mark.parametrize("seconds", [-0.5, -1, -3, -4000])

@@ -16,6 +16,16 @@ def span(seconds: float) -> str:
     return f"{minutes // 60}h {minutes % 60}m"
 
 
+def short_span(seconds: float) -> str:
+    """A span as logs have it, rounded down: "0.3s", "45s", "3m 12s", "2h 5m"."""
+    if seconds < 10:
+        return f"{int(max(seconds, 0) * 10) / 10}s"
+    if seconds < 60:
+        return f"{int(seconds)}s"
+    minutes = int(seconds) // 60
+    return f"{minutes}m {int(seconds) % 60}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
