@@ -11,15 +11,7 @@ function people.unfinished(parent)
   if not call('HGET', key('parents'), parent) then
     return nil
   end
-  local numbers = call('ZRANGE', key('children:', parent), 0, -1)
-  rows.load(numbers)
-  local found = {}
-  for _, number in ipairs(numbers) do
-    local row = rows.get(number)
-    if not ENDED[row.state] then
-      found[#found + 1] = row
-    end
-  end
+  local found = rows.unfinished(key('children:', parent))
   table.sort(found, function(a, b)
     local one, other = a.phase or math.huge, b.phase or math.huge
     if one ~= other then

@@ -58,18 +58,27 @@ function rows.named_by(items)
   return found
 end
 
+local function loaded_rows(numbers)
+  rows.load(numbers)
+  local found = {}
+  for i, number in ipairs(numbers) do
+    found[i] = rows.get(number)
+  end
+  return found
+end
+
 function rows.due(index, at)
   -- One portion of the jobs that stand in this index up to then, and whether there are more.
   local portion = step.bounds.portion
   local numbers = call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, portion + 1)
   local more = #numbers > portion
   numbers[portion + 1] = nil
-  rows.load(numbers)
-  local found = {}
-  for i, number in ipairs(numbers) do
-    found[i] = rows.get(number)
-  end
-  return found, more
+  return loaded_rows(numbers), more
+end
+
+function rows.unfinished(index)
+  -- Those in this index, by number, that have not ended. The others are left out by the server, as there may be many.
+  return loaded_rows(call('ZDIFF', 2, written(index), written(key('finished'))))
 end
 
 function rows.insert(row, payload)

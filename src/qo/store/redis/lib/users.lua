@@ -67,11 +67,8 @@ function users.limit_by_standing(standing, user, projects, ignored)
 end
 
 local function waiting_jobs(user)
-  local numbers = call('ZRANGE', written(key('jobs_of:', user)), 0, -1)
-  rows.load(numbers)
   local found = {}
-  for _, number in ipairs(numbers) do
-    local row = rows.get(number)
+  for _, row in ipairs(rows.unfinished(key('jobs_of:', user))) do
     if WAITS[row.state] then
       found[#found + 1] = row
     end

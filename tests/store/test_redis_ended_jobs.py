@@ -1,0 +1,59 @@
+"""Jobs that have ended and are still kept: who changes those that have not is not kept waiting by them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from harness import NOW, claim, numbered, standing, submit_all, succeed
+from redis_calls import KINDS, new_namespace
+from servers import Kind, shared_server
+
+from qo.store.redis import RedisStore
+
+ENDED = 1200
+"""three looks of the server at rows"""
+
+
+async def looks_at_rows(store: RedisStore, change: Awaitable[object]) -> int:
+    """How often the server looked rows up for it."""
+    before = await _calls_of(store, "hmget")
+    await change
+    return await _calls_of(store, "hmget") - before
+
+
+async def _calls_of(store: RedisStore, command: str) -> int:
+    for line in (await store.client.command("INFO", "commandstats")).decode().splitlines():
+        if line.startswith(f"cmdstat_{command}:calls="):
+            return int(line.partition("calls=")[2].partition(",")[0])
+    return 0
+
+
+async def with_ended_jobs(store: RedisStore, name: str, count: int) -> None:
+    """A user and a parent of this name, with so many ended jobs and three that wait."""
+    await submit_all(store, numbered(f"{name}-ended-", count), user=name, parent=name)
+    while held := await claim(store, places=400):
+        await succeed(store, *held)
+    await submit_all(store, numbered(f"{name}-", 3), user=name, parent=name, task="other")
+
+
+CHANGES: dict[str, Callable[[RedisStore, str], Awaitable[object]]] = {
+    "a tier": lambda store, name: store.set_tier(name, standing("plain"), now=NOW),
+    "a priority": lambda store, name: store.set_priority(20, parent=name, now=NOW),
+    "the end": lambda store, name: store.cancel(parent=name, now=NOW),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_change_of_what_waits_does_not_look_at_what_has_ended(kind: Kind, change: str) -> None:
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    await with_ended_jobs(store, "few", 1)
+    await with_ended_jobs(store, "many", ENDED)
+
+    few = await looks_at_rows(store, CHANGES[change](store, "few"))
+    many = await looks_at_rows(store, CHANGES[change](store, "many"))
+
+    assert few > 0
+    assert many == few
+    await store.close()
