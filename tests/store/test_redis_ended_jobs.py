@@ -9,6 +9,7 @@ from harness import NOW, claim, numbered, standing, submit_all, succeed
 from redis_calls import KINDS, new_namespace
 from servers import Kind, shared_server
 
+from qo.job import Job
 from qo.store.redis import RedisStore
 
 ENDED = 1200
@@ -56,4 +57,36 @@ async def test_a_change_of_what_waits_does_not_look_at_what_has_ended(kind: Kind
 
     assert few > 0
     assert many == few
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("of", ["user", "parent"])
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_a_page_of_jobs_is_read_without_the_others(kind: Kind, of: str, newest_first: bool) -> None:
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    await with_ended_jobs(store, "few", 5)
+    await with_ended_jobs(store, "many", ENDED)
+    pages: list[tuple[Job, ...]] = []
+
+    async def read(name: str) -> None:
+        pages.append(await store.jobs(**{of: name}, limit=7, newest_first=newest_first))
+
+    few, many = await looks_at_rows(store, read("few")), await looks_at_rows(store, read("many"))
+
+    ended = numbered("many-ended-", ENDED)
+    assert [job.id for job in pages[1]] == [*numbered("many-", 3), *(ended[:-5:-1] if newest_first else ended[:4])]
+    assert many == few
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_search_that_passes_over_many_finds_what_is_behind_them(kind: Kind) -> None:
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    await with_ended_jobs(store, "many", 2 * ENDED)
+    await store.cancel(job_id="many-00002", now=NOW)
+
+    found = await store.jobs(user="many", status="cancelled")
+
+    assert [job.id for job in found] == ["many-00002"]
     await store.close()

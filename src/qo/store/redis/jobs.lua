@@ -7,8 +7,8 @@
 -- flags no-writes
 -- include lib/answer.lua
 
-local LOOK_AT_MOST = 2000
-local looks = LOOK_AT_MOST
+local AT_ONCE = 200 -- rows read together; a page is mostly among the first
+local looks = 2000 -- how many are left in this call
 local found = {}
 
 local function has_status(row)
@@ -28,92 +28,72 @@ local function is_enough()
   return #found >= arguments.limit
 end
 
--- --- of a user or a parent: indexed, so all are looked at -----------------------------------------------------
+-- --- where to look -------------------------------------------------------------------------------------------
 
-local function by_key(a, b)
-  return a.key < b.key
+local owned -- the index of the jobs of the user or the parent that is asked for
+if arguments.user or arguments.parent then
+  owned = arguments.user and key('jobs_of:', arguments.user) or key('children:', arguments.parent)
 end
+local owned_in_line
 
-local function by_submission(a, b)
-  if arguments.newest_first then
-    return a.number > b.number
+local function from_line(from, count)
+  if not owned then
+    return call('ZRANGE', key('line'), from, from + count - 1)
   end
-  return a.number < b.number
-end
-
-local function add_of_owner()
-  local name = arguments.user and key('jobs_of:', arguments.user) or key('children:', arguments.parent)
-  local numbers = call('ZRANGE', name, 0, -1)
-  rows.load(numbers)
-  local queued, others = {}, {}
-  for _, number in ipairs(numbers) do
-    local row = rows.get(number)
-    if is_wanted(row, true) then
-      queued[#queued + 1] = row
-    elseif is_wanted(row, false) then
-      others[#others + 1] = row
-    end
+  -- By the keys of the line alone, so in its order.
+  owned_in_line = owned_in_line or call('ZINTER', 2, owned, key('line'), 'WEIGHTS', 0, 1)
+  local numbers = {}
+  for i = from + 1, math.min(from + count, #owned_in_line) do
+    numbers[#numbers + 1] = owned_in_line[i]
   end
-  table.sort(queued, by_key)
-  table.sort(others, by_submission)
-  for _, some in ipairs({ queued, others }) do
-    for _, row in ipairs(some) do
-      if not is_enough() then
-        found[#found + 1] = row
-      end
-    end
-  end
+  return numbers
 end
 
--- --- of anybody: looked for in parts --------------------------------------------------------------------------
-
-local function from_line(from)
-  local numbers = call('ZRANGE', key('line'), from, from + looks - 1)
-  return numbers, #numbers < looks
+local function from_index(from, count)
+  return call(arguments.newest_first and 'ZREVRANGE' or 'ZRANGE', owned, from, from + count - 1)
 end
 
-local function from_numbers(from)
+local function from_numbers(from, count)
   -- Numbers were drawn one after the other; those of forgotten jobs are gaps.
   local first, last = step.counter('oldest_job'), step.counter('last_job')
   local numbers = {}
-  for offset = from, from + looks - 1 do
-    local number = arguments.newest_first and last - offset or first + offset
-    if number < first or number > last then
-      return numbers, true
-    end
-    numbers[#numbers + 1] = string.format('%012.0f', number)
+  for offset = from, math.min(from + count - 1, last - first) do
+    numbers[#numbers + 1] = string.format('%012.0f', arguments.newest_first and last - offset or first + offset)
   end
-  return numbers, false
+  return numbers
 end
 
-local function add_part(in_line, from)
+local function add_some(in_line, from)
   -- Where to go on; nothing at the end.
-  local numbers, is_all = (in_line and from_line or from_numbers)(from)
-  rows.load(numbers)
-  looks = looks - #numbers
-  for i, number in ipairs(numbers) do
-    local row = rows.get(number)
-    if row and is_wanted(row, in_line) then
-      found[#found + 1] = row
-      if is_enough() then
-        return from + i
+  local find = in_line and from_line or owned and from_index or from_numbers
+  while looks > 0 do
+    local count = math.min(AT_ONCE, looks)
+    local numbers = find(from, count)
+    rows.load(numbers)
+    looks = looks - #numbers
+    for i, number in ipairs(numbers) do
+      local row = rows.get(number)
+      if row and is_wanted(row, in_line) then
+        found[#found + 1] = row
+        if is_enough() then
+          return from + i
+        end
       end
     end
+    if #numbers < count then
+      return
+    end
+    from = from + count
   end
-  return not is_all and from + #numbers or nil
+  return from
 end
 
 local in_line, from = arguments.in_line, arguments.from
-if arguments.user or arguments.parent then
-  add_of_owner()
-  from = nil
-else
-  from = add_part(in_line, from)
-  if in_line and not from and arguments.status ~= 'queued' then
-    in_line, from = false, 0
-    if not is_enough() and looks > 0 then
-      from = add_part(false, 0)
-    end
+from = add_some(in_line, from)
+if in_line and not from and arguments.status ~= 'queued' then
+  in_line, from = false, 0
+  if not is_enough() and looks > 0 then
+    from = add_some(false, 0)
   end
 end
 local jobs = {}
