@@ -141,9 +141,10 @@ def register_witnessed_handlers(worker: qo.Worker, note: Callable[[qo.Context], 
     @worker.task
     async def blocks_the_loop(data: Orders, ctx: qo.Context) -> str:
         """In the first worker it lets nobody tell it anything, and returns as if all was well."""
+        blocks = worker.name == FIRST_WORKER and is_missing(data.blocked_until)
         await witness.tell(ENTER, ctx)
-        note(ctx)
-        if worker.name == FIRST_WORKER and is_missing(data.blocked_until):
+        note(ctx)  # from here on it may be stopped, and without a pause it gets to the end
+        if blocks:
             while is_missing(data.blocked_until):
                 time.sleep(0.005)  # noqa: ASYNC251 - that is what a careless handler does
             return "too late"
