@@ -85,7 +85,7 @@ def _differences_of_counters(keys: Keys) -> Iterator[str]:
     in_line = counters.get("in_line", 0)
     if in_line != len(keys["line"]):
         yield f"  'counters': {in_line} jobs are in line by them, and yet there are {sorted(keys['line'])}"
-    for index in ("due", "closed", "expiry", "ticket_expiry"):
+    for index in ("due", "spans", "closed", "expiry", "ticket_expiry"):
         soonest, first = counters.get(f"soonest_{index}"), min(keys[index].values(), default=None)
         if first is not None and soonest > first:
             yield f"  'counters': nothing is due in {index!r} before {soonest} by them, and yet something is at {first}"
@@ -157,7 +157,8 @@ class _Indexes:
         if row.key is not None and was_moved(place_of(row.key)):
             self.put("moved", str(place_of(row.key)), row.number)
         if row.due_at is not None:
-            self.put("due", f"{parent_order(row.parent)}\0{row.phase or 0:010d}\0{row.id}", row.due_at)
+            index = "due" if row.steady_at is None else "spans"
+            self.put(index, f"{parent_order(row.parent)}\0{row.phase or 0:010d}\0{row.number}", row.due_at)
         if row.deferred:
             self.put(f"deferred:{row.user}", row.number, row.run_at)
         if row.confirming_at is not None:

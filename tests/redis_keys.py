@@ -23,8 +23,9 @@ FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 
 COUNTERS = [
     *("newest_event", "newest_signal", "oldest_event", "next_sequence", "last_token", "last_job", "oldest_job"),
-    *("last_audit", "forget_from", "noted_at", "no_expiry_before", "waiting_callers"),
-    *("soonest_due", "soonest_closed", "soonest_expiry", "soonest_ticket_expiry", "in_line"),
+    *("last_audit", "forget_from", "noted_at", "lease_ms", "uncounted_ms", "fallen_ms", "renewed_since_gap"),
+    *("token_at_gap", "waiting_callers", "soonest_due", "soonest_spans", "soonest_closed", "soonest_expiry"),
+    *("soonest_ticket_expiry", "in_line"),
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 

@@ -13,7 +13,7 @@ from qo.event import AuditEntry, Event
 from qo.job import moment
 from qo.policy.ordering import priority_of
 from qo.store.redis.rows import plain_token, row_groups, to_job
-from qo.store.values import Mean, Standing
+from qo.store.values import DEFAULT_LEASE_MS, Mean, Standing
 
 if TYPE_CHECKING:
     from qo.store.redis.store import RedisStore
@@ -93,7 +93,11 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
         },
         "clock": {
             "noted_at": counters.get("noted_at") or None,
-            "no_expiry_before": counters.get("no_expiry_before", 0),
+            "lease_ms": counters.get("lease_ms", DEFAULT_LEASE_MS),
+            "uncounted_ms": counters.get("uncounted_ms", 0),
+            "fallen_ms": counters.get("fallen_ms", 0),
+            "renewed_since_gap": bool(counters.get("renewed_since_gap", True)),
+            "token_at_gap": counters.get("token_at_gap", 0),
             "next_sequence": counters.get("next_sequence", 64),
             "last_token": counters.get("last_token", 0),
         },
@@ -114,6 +118,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
             "key": row.key,
             "parked": row.parked,
             "due_at": row.due_at,
+            "steady_at": row.steady_at,
             "quota_day": row.quota_day,
             "deferred": row.deferred,
             "boost": row.boost,

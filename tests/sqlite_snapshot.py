@@ -11,7 +11,7 @@ from qo.event import AuditEntry, Event
 from qo.job import moment
 from qo.store.sqlite import SQLiteStore, reading, sql
 from qo.store.sqlite.rows import decode, names, select
-from qo.store.values import Mean, Standing
+from qo.store.values import DEFAULT_LEASE_MS, Mean, Standing
 
 
 async def snapshot(store: SQLiteStore) -> dict[str, Any]:
@@ -74,7 +74,11 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
         },
         "clock": {
             "noted_at": counters.get("noted_at"),
-            "no_expiry_before": counters.get("no_expiry_before", 0),
+            "lease_ms": counters.get("lease_ms", DEFAULT_LEASE_MS),
+            "uncounted_ms": counters.get("uncounted_ms", 0),
+            "fallen_ms": counters.get("fallen_ms", 0),
+            "renewed_since_gap": bool(counters.get("renewed_since_gap", True)),
+            "token_at_gap": counters.get("token_at_gap", 0),
             "next_sequence": counters.get("next_sequence", 64),
             "last_token": counters.get("last_token", 0),
         },
@@ -88,6 +92,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "key": row.key,
         "parked": row.parked,
         "due_at": row.due_at,
+        "steady_at": row.steady_at,
         "quota_day": row.quota_day,
         "deferred": bool(row.deferred),
         "boost": row.boost,

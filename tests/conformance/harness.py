@@ -142,7 +142,7 @@ async def fail(store: Store, lease: Lease, *, now: int | None = NOW, error: JobE
 
 
 async def retry_later(store: Store, lease: Lease, *, at: int, now: int | None = NOW) -> Finished:
-    return await finish(store, lease, State.SCHEDULED, retry_at_ms=at, error=BROKEN, now=now)
+    return await finish(store, lease, State.SCHEDULED, retry_after_ms=at - (now or NOW), error=BROKEN, now=now)
 
 
 async def hand_back(
@@ -158,15 +158,15 @@ async def ask_to_confirm(store: Store, lease: Lease, *, now: int | None = NOW, m
 async def renew(store: Store, *leases: Lease, now: int | None = NOW, lease_ms: int = LEASE) -> list[bool]:
     """Which of them are still held."""
     renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=lease_ms) for lease in leases]
-    return [not held.lost for held in await store.renew(renewals, now=now)]
+    return [not held.lost for held in (await store.renew(renewals, now=now)).held]
 
 
 # --- time -------------------------------------------------------------------------------------------------------
 
 
-async def catch_up(store: Store, *, now: int | None = NOW, lease_ms: int = LEASE) -> list[str]:
+async def catch_up(store: Store, *, now: int | None = NOW) -> list[str]:
     """Deal with all that has come due by now."""
-    return await whole(lambda: store.catch_up(lease_ms=lease_ms, now=now))
+    return await whole(lambda: store.catch_up(now=now))
 
 
 async def pass_time(store: Store, *, since: int, until: int) -> list[str]:
@@ -220,7 +220,8 @@ async def register(
     store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
 ) -> tuple[LimitIgnored, ...]:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
-    return await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
+    registered = await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
+    return registered.ignored
 
 
 def standing(tier: str = "partner", **fields: Any) -> Standing:

@@ -127,7 +127,7 @@ class Running(Scene):
         self.do("advance", advances)
 
     def outcome(self, data: st.DataObject, holder: str, token: str, state: State) -> Outcome:
-        retry_at = self.now + data.draw(st.sampled_from([0, 5 * SECOND_MS, LEASE_MS]))
+        retry_after = data.draw(st.sampled_from([0, 5 * SECOND_MS, LEASE_MS]))
         return Outcome(
             job_id=holder,
             token=token,
@@ -135,7 +135,7 @@ class Running(Scene):
             result=b'{"ok":true}' if state is State.SUCCEEDED else None,
             error=data.draw(errors) if state in (State.FAILED, State.SCHEDULED) else None,
             message=data.draw(messages),
-            retry_at_ms=retry_at if state is State.SCHEDULED else None,
+            retry_after_ms=retry_after if state is State.SCHEDULED else None,
             averages=data.draw(averages),
         )
 
@@ -158,6 +158,6 @@ class Running(Scene):
         """Because groups whose slots are kept elsewhere were found full."""
         held = [(one.holder, str(one.token)) for one in self.state.leases.values() if one.is_job]
         holder, token = data.draw(st.sampled_from(held))
-        until = self.now + data.draw(st.sampled_from([0, SECOND_MS, LEASE_MS]))
-        closed = dict.fromkeys(data.draw(some_of(OWN_GROUPS)), until)
+        closed_ms = data.draw(st.sampled_from([0, SECOND_MS, LEASE_MS]))
+        closed = dict.fromkeys(data.draw(some_of(OWN_GROUPS)), closed_ms)
         self.do("finish", [Outcome(job_id=holder, token=token, state=State.QUEUED, closed=closed)])

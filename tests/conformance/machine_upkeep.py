@@ -11,6 +11,8 @@ from strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations
 from qo.job import JobError, State
 from qo.store.values import Average, Registration
 
+SPANS = [1, SECOND_MS, 6 * SECOND_MS, 16 * SECOND_MS, LEASE_MS // 2, LEASE_MS, 3 * LEASE_MS]
+
 
 class Workers(Scene):
     """They say what they handle, or goodbye."""
@@ -23,7 +25,7 @@ class Workers(Scene):
 class Upkeep(Scene):
     """Time, leases that end, aging, retention; averages and records too."""
 
-    @action(5, span=st.sampled_from([1, SECOND_MS, 6 * SECOND_MS, 16 * SECOND_MS, LEASE_MS // 2, LEASE_MS]))
+    @action(5, span=st.sampled_from(SPANS))
     def time_passes(self, span: int) -> None:
         self.now += span
 
@@ -34,16 +36,16 @@ class Upkeep(Scene):
         jumps += [-1, -LEASE_MS, -LEASE_MS - 1, -2 * LEASE_MS, -DAY_MS]
         self.now += data.draw(st.sampled_from(jumps))
 
-    @action(2, lease_ms=st.sampled_from([LEASE_MS, 5 * LEASE_MS]))
-    def catch_up(self, lease_ms: int) -> None:
-        self.do("catch_up", lease_ms=lease_ms)
+    @action(2)
+    def catch_up(self) -> None:
+        self.do("catch_up")
 
     @action(2, when=lambda self: self.state.leases)
     def leases_run_out(self, data: st.DataObject) -> None:
         """Upkeep goes on, nobody renews: without a gap, leases end."""
         for _ in range(data.draw(st.integers(2, 4))):
             self.now += LEASE_MS // 2
-            self.do("catch_up", lease_ms=LEASE_MS)
+            self.do("catch_up")
 
     @action(2, period_ms=st.sampled_from([1, SECOND_MS, LEASE_MS]))
     def age(self, period_ms: int) -> None:

@@ -15,14 +15,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from model_people import People
-from model_reads import moment_or_none
 from model_running import Running
 from model_state import TicketRow, WorkerRow
 from model_step import step
 from model_submit import Submitting
 
-from qo.job import JobError
-from qo.store.values import Average, Grant, LimitIgnored, Portion, Record, Registration, Reminder, Source, Ticket
+from qo.job import JobError, moment
+from qo.store.values import (
+    Average,
+    Grant,
+    LimitIgnored,
+    Portion,
+    Record,
+    Registered,
+    Registration,
+    Reminder,
+    Source,
+    Ticket,
+)
 
 
 class Model(Submitting, Running, People):
@@ -32,7 +42,7 @@ class Model(Submitting, Running, People):
     def acquire(self, tickets: Sequence[Ticket], *, now: int) -> list[Grant]:
         if not tickets:
             return []
-        self.deal_with_what_is_due(now, tickets[0].lease_ms)
+        self.deal_with_what_is_due(now)
         asking: list[str] = []
         for ticket in tickets:
             asking.append(ticket.holder)
@@ -48,7 +58,7 @@ class Model(Submitting, Running, People):
         waiting = self.state.tickets.get(ticket.holder)
         if waiting is not None:
             waiting.lease_ms, waiting.wait_ms = ticket.lease_ms, ticket.wait_ms
-            waiting.expires_at = now + ticket.wait_ms
+            waiting.expires_at = self.counted(now) + ticket.wait_ms
             return
         row = TicketRow(
             holder=ticket.holder,
@@ -58,7 +68,7 @@ class Model(Submitting, Running, People):
             worker=ticket.worker,
             key=self.draw_key(ticket.priority, boost=0),
             joined_at=now,
-            expires_at=now + ticket.wait_ms,
+            expires_at=self.counted(now) + ticket.wait_ms,
         )
         self.state.tickets[ticket.holder] = row
         self.enter(row, now)
@@ -71,7 +81,7 @@ class Model(Submitting, Running, People):
             holder=holder,
             token=str(lease.token),
             slots=self.limited_slots(lease),
-            expires_at=moment_or_none(lease.expires_at),
+            expires_at=moment(self.ends_at(lease)),
         )
 
     @step
@@ -92,7 +102,7 @@ class Model(Submitting, Running, People):
     # --- workers --------------------------------------------------------------------------------------------------
 
     @step
-    def register(self, registration: Registration, *, now: int) -> tuple[LimitIgnored, ...]:
+    def register(self, registration: Registration, *, now: int) -> Registered:
         self.state.workers.pop(registration.name, None)
         ignored: list[LimitIgnored] = []
         if registration.tasks:
@@ -113,14 +123,16 @@ class Model(Submitting, Running, People):
                 if job.task == options.name and job.parked in no_longer_named:
                     self.enter(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
+        if registration.tasks:
+            self.state.lease_ms = registration.lease_ms
         self.hand_over(now)
-        return tuple(ignored)
+        return Registered(ignored=tuple(ignored), now_ms=now)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
 
     @step
-    def catch_up(self, *, lease_ms: int = 300_000, now: int) -> Portion:
-        return self.deal_with_what_is_due(now, lease_ms)
+    def catch_up(self, *, now: int) -> Portion:
+        return self.deal_with_what_is_due(now)
 
     @step
     def age(self, *, period_ms: int, now: int) -> Portion:

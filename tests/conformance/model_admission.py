@@ -71,7 +71,7 @@ class Admission(Line):
         times = [other.run_at for other in others]
         while time in times:
             time += 1
-        job.quota_day, job.deferred = day, True
+        job.quota_day, job.deferred, job.steady_at = day, True, None
         for deferred, new_time in zip([*others, job], sorted([*times, time]), strict=True):
             deferred.run_at = new_time
             if deferred.due_at is not None:

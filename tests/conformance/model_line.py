@@ -82,6 +82,35 @@ class Line:
         found = (lease for lease in self.state.leases.values() if not lease.is_job and lease.holder == holder)
         return next(found, None)
 
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def counted(self, now: int) -> int:
+        """The scale on which leases and tickets end."""
+        return now - self.state.uncounted_ms
+
+    def steady(self, now: int) -> int:
+        """The scale on which spans end."""
+        return now - self.state.fallen_ms
+
+    def ends_at(self, lease: LeaseRow) -> int:
+        """by the store's clock"""
+        return lease.expires_at + self.state.uncounted_ms
+
+    def has_to_wait(self, job: JobRow, now: int) -> bool:
+        """for the time or for the end of the span that was given"""
+        if job.steady_at is not None:
+            return job.steady_at > self.steady(now)
+        return job.run_at is not None and job.run_at > now
+
+    def wait_until_due(self, job: JobRow) -> None:
+        job.due_at = job.run_at if job.steady_at is None else job.steady_at
+
+    def is_due(self, job: JobRow, now: int) -> bool:
+        return job.due_at is not None and not self.has_to_wait(job, now)
+
+    def due_on_the_clock(self, job: JobRow) -> int:
+        return job.due_at if job.steady_at is None else job.due_at + self.state.fallen_ms
+
     # --- room -------------------------------------------------------------------------------------------------
 
     def group_row(self, group: str) -> GroupRow:
@@ -130,12 +159,12 @@ class Line:
         is_job: bool,
         worker: str | None,
         claim: str | None,
-        expires_at: int,
+        lease_ms: int,
         now: int,
     ) -> LeaseRow:
         """A new lease with one slot in each of the groups, and the next token."""
         token = max(self.state.last_token + 1, now * 1000)
-        lease = LeaseRow(token, holder, is_job, worker, claim, expires_at)
+        lease = LeaseRow(token, holder, is_job, worker, claim, self.counted(now) + lease_ms)
         self.state.last_token = token
         self.state.leases[token] = lease
         for group in groups:
@@ -202,7 +231,7 @@ class Line:
         job.key = self.draw_key(job.priority, job.boost)
         job.joined_at = job.aged_at = now
         job.deferred = False
-        job.due_at = None
+        job.due_at = job.steady_at = None
         job.parked = None
         job.position_original = self.rank(job)
         self.enter(job, now)
@@ -220,8 +249,8 @@ class Line:
 
     def join_due_jobs(self, now: int) -> tuple[list[str], bool]:
         """One portion of the jobs whose time has come, and whether there are more."""
-        due = [job for job in self.state.jobs.values() if job.due_at is not None and job.due_at <= now]
-        due.sort(key=lambda job: joining_order(job.due_at, job.parent, job.phase, job.id))
+        due = [job for job in self.state.jobs.values() if self.is_due(job, now)]
+        due.sort(key=lambda job: joining_order(self.due_on_the_clock(job), job.parent, job.phase, job.number))
         portion = due[: self.bounds.portion]
         for job in portion:
             self.join(job, now)
@@ -301,7 +330,7 @@ class Line:
             is_ticket = isinstance(waiting, TicketRow)
             blocking = self.first_without_room(self.groups_to_park_in(waiting))
             groups = waiting.groups if is_ticket else self.groups_of_job(waiting)
-            if is_ticket and waiting.expires_at <= now and waiting.holder not in asking:
+            if is_ticket and waiting.expires_at <= self.counted(now) and waiting.holder not in asking:
                 del self.state.tickets[waiting.holder]
             elif blocking is not None:
                 self.park(waiting, blocking, now)
@@ -353,11 +382,11 @@ class Line:
             is_job=False,
             claim=None,
             worker=ticket.worker,
-            expires_at=now + (ticket.lease_ms if in_own_call else min(ticket.lease_ms, HANDED_OVER_LEASE_MS)),
+            lease_ms=ticket.lease_ms if in_own_call else min(ticket.lease_ms, HANDED_OVER_LEASE_MS),
             now=now,
         )
         if not in_own_call:
-            detail = {"token": str(lease.token), "slots": self.limited_slots(lease), "expires_at": lease.expires_at}
+            detail = {"token": str(lease.token), "slots": self.limited_slots(lease), "expires_at": self.ends_at(lease)}
             self.tell(GRANTED, ticket.holder, detail, now)
 
     # --- telling, counting ------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ class People(Steps):
         lease = next((lease for lease in self.holders(group) if lease.slots[group] == slot_id), None)
         if lease is None:
             raise SlotNotFound(group, slot_id)
-        if lease.expires_at > now and not force:
+        if lease.expires_at > self.counted(now) and not force:
             raise LeaseAlive(group, slot_id, lease.holder)
         job = self.end_lease(lease, "revoked", now)
         if job is not None:

@@ -78,7 +78,7 @@ class Reads(Upkeep):
         return Lease.of(
             self.as_job(row),
             token=str(lease.token),
-            expires_at_ms=lease.expires_at,
+            expires_at_ms=self.ends_at(lease),
             slots=self.limited_slots(lease),
             payload=row.payload if with_payload else b"",
             checkpoint=row.checkpoint if with_payload else None,
@@ -161,7 +161,7 @@ class Reads(Upkeep):
             limit=row.limit,
             source=row.source,
             paused=row.paused,
-            closed_until=moment_or_none(row.closed_until),
+            closed_until=None if row.closed_until is None else moment(row.closed_until + self.state.fallen_ms),
             active=len(slots),
             waiting=sum(one.parked == group for one in waiting),
             slots=tuple(
@@ -169,7 +169,7 @@ class Reads(Upkeep):
                     slot_id=number,
                     holder=lease.holder,
                     worker_id=lease.worker,
-                    expires_at=moment(lease.expires_at),
+                    expires_at=moment(self.ends_at(lease)),
                     token=str(lease.token),
                 )
                 for number, lease in slots
@@ -189,6 +189,7 @@ class Reads(Upkeep):
             daily_quota=row.standing.daily_quota if row else None,
             used_today=self.used(user, now // DAY_MS),
             deferred=len(self.deferred_jobs(user)),
+            today=now // DAY_MS,
         )
 
     def workers(self, *, now: int) -> tuple[WorkerInfo, ...]:
@@ -251,8 +252,8 @@ class Reads(Upkeep):
     def might_claim(self, tasks: Sequence[str], *, now: int) -> bool:
         """Whether a claim would find something, or would first have to deal with what has come due."""
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
-        is_due = any(job.task in tasks and job.due_at is not None and job.due_at <= now for job in jobs)
-        is_over = any(lease.expires_at <= now for lease in leases)
+        is_due = any(job.task in tasks and self.is_due(job, now) for job in jobs)
+        is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
         return is_due or is_over or bool(self.search_whole_line(tasks, places=1))
 
     def record(self, name: str) -> Record:
@@ -272,6 +273,7 @@ class Reads(Upkeep):
                     "key": row.key,
                     "parked": row.parked,
                     "due_at": row.due_at,
+                    "steady_at": row.steady_at,
                     "quota_day": row.quota_day,
                     "deferred": row.deferred,
                     "boost": row.boost,
@@ -341,7 +343,11 @@ class Reads(Upkeep):
             "averages": dict(state.averages),
             "clock": {
                 "noted_at": state.noted_at,
-                "no_expiry_before": state.no_expiry_before,
+                "lease_ms": state.lease_ms,
+                "uncounted_ms": state.uncounted_ms,
+                "fallen_ms": state.fallen_ms,
+                "renewed_since_gap": state.renewed_since_gap,
+                "token_at_gap": state.token_at_gap,
                 "next_sequence": state.next_sequence,
                 "last_token": state.last_token,
             },

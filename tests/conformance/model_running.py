@@ -12,7 +12,7 @@ from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
-from qo.store.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal
+from qo.store.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed
 
 
 class Running(Steps):
@@ -25,7 +25,7 @@ class Running(Steps):
         known = [lease for _, lease in sorted(self.state.leases.items()) if lease.claim == claim_id]
         if known:
             return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
-        due = self.deal_with_what_is_due(now, lease_ms)
+        due = self.deal_with_what_is_due(now)
         right = self.search_whole_line(tasks, places)
         taken: list[LeaseRow] = []
         examined, bound_reached = 0, False
@@ -57,7 +57,7 @@ class Running(Steps):
             is_job=True,
             worker=worker,
             claim=claim_id,
-            expires_at=now + lease_ms,
+            lease_ms=lease_ms,
             now=now,
         )
         lease.started_in = self.groups_of_job(job)
@@ -78,26 +78,26 @@ class Running(Steps):
     @step
     def renew(
         self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (), now: int
-    ) -> list[Held]:
-        lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
-        if lease_ms > 0:
-            self.note_time(now, lease_ms)
+    ) -> Renewed:
+        ends_gap = self.note_time(now)
         if worker in self.state.workers:
             self.state.workers[worker].expires_at = now + self.state.workers[worker].lifetime_ms
         for holder in tickets:
             if holder in self.state.tickets:
-                self.state.tickets[holder].expires_at = now + self.state.tickets[holder].wait_ms
-        return [self.renew_one(renewal, now) for renewal in renewals]
+                self.state.tickets[holder].expires_at = self.counted(now) + self.state.tickets[holder].wait_ms
+        return Renewed(held=tuple(self.renew_one(renewal, now, ends_gap) for renewal in renewals), now_ms=now)
 
-    def renew_one(self, renewal: Renewal, now: int) -> Held:
+    def renew_one(self, renewal: Renewal, now: int, ends_gap: bool) -> Held:
         leases = self.state.leases.values()
         mine = (one for one in leases if (one.holder, str(one.token)) == (renewal.holder, renewal.token))
         lease = next(mine, None)
         if lease is None:
             return Held(holder=renewal.holder, token=renewal.token, lost=True)
         if renewal.lease_ms:
-            lease.expires_at = max(lease.expires_at, now + renewal.lease_ms)
+            lease.expires_at = max(lease.expires_at, self.counted(now) + renewal.lease_ms)
         lease.expires_at += renewal.extend_ms
+        if not (ends_gap and renewal.lease_ms > 1.5 * self.state.lease_ms):
+            self.state.renewed_since_gap = True
         return self.held(lease)
 
     def held(self, lease: LeaseRow) -> Held:
@@ -105,7 +105,7 @@ class Running(Steps):
             holder=lease.holder,
             token=str(lease.token),
             cancel_wanted=lease.is_job and self.state.jobs[lease.holder].cancel_wanted,
-            expires_at=moment(lease.expires_at),
+            expires_at=moment(self.ends_at(lease)),
         )
 
     @step
@@ -144,7 +144,7 @@ class Running(Steps):
         answers = [self.finish_one(outcome, handed_back, released, now) for outcome in outcomes]
         for job in handed_back:
             self.come_back(job, "handed_back", now)
-        for job in sorted(released, key=lambda job: joining_order(now, job.parent, job.phase, job.id)):
+        for job in sorted(released, key=lambda job: joining_order(now, job.parent, job.phase, job.number)):
             self.join(job, now)
         self.hand_over(now)
         return answers
@@ -157,8 +157,8 @@ class Running(Steps):
                 return Finished(job_id=job.id, token=outcome.token, state=job.ended_state)
             return Finished(job_id=outcome.job_id, token=outcome.token, lost=True)
         del self.state.leases[lease.token]
-        for group, until in outcome.closed.items():
-            self.state.groups.setdefault(group, GroupRow()).closed_until = until
+        for group, closed_ms in outcome.closed.items():
+            self.state.groups.setdefault(group, GroupRow()).closed_until = self.steady(now) + closed_ms
         if outcome.message is not None:
             job.message = outcome.message
         becomes = becomes_of(outcome, job)
@@ -192,8 +192,8 @@ class Running(Steps):
         self.end(job, State.SUCCEEDED, now)
         following = self.phase(job.parent, job.phase + 1) if job.phase is not None else None
         if following is not None and following.state is State.WAITING:
-            if following.run_at is not None and following.run_at > now:
-                following.due_at = following.run_at
+            if self.has_to_wait(following, now):
+                self.wait_until_due(following)
             else:
                 released.append(following)
 
@@ -203,7 +203,9 @@ class Running(Steps):
         job.state = State.SCHEDULED
         job.worker = job.token = None
         job.error = outcome.error
-        job.run_at = job.due_at = outcome.retry_at_ms
+        job.run_at = now + outcome.retry_after_ms
+        job.steady_at = self.steady(now) + outcome.retry_after_ms
+        self.wait_until_due(job)
         self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
 
     def ask_for_confirmation(self, job: JobRow, outcome: Outcome, now: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from qo.event import AuditEntry, Event
 from qo.job import JobError, Progress, State
 from qo.policy.ordering import FIRST_SEQUENCE
-from qo.store.values import Mean, Record, Source, Standing, TaskOptions
+from qo.store.values import DEFAULT_LEASE_MS, Mean, Record, Source, Standing, TaskOptions
 
 
 @dataclass
@@ -37,7 +37,9 @@ class JobRow:
     key: int | None = None
     """its order key, from joining the line until it leaves line and worker"""
     due_at: int | None = None
-    """when it joins the line, while time is all it waits for"""
+    """when it joins the line, while time is all it waits for; on steady time where `steady_at` is set"""
+    steady_at: int | None = None
+    """when the span that the caller gave is over, on steady time"""
 
     tier: str | None = None
     boost: int = 0
@@ -164,7 +166,13 @@ class ModelState:
     last_token: int = 0
     next_sequence: int = FIRST_SEQUENCE
     noted_at: int | None = None
-    no_expiry_before: int = 0
+    lease_ms: int = DEFAULT_LEASE_MS
+    uncounted_ms: int = 0
+    """the store's clock less this is counted time"""
+    fallen_ms: int = 0
+    """the store's clock less this is steady time"""
+    renewed_since_gap: bool = True
+    token_at_gap: int = 0
 
     def copy(self) -> ModelState:
         """A state that shares no row with this one. The fields of rows are values that never change in place,

@@ -53,13 +53,14 @@ class Submitting(Steps):
 
     def accepted(self, job: JobRow, now: int, *, standing: Standing | None = None, **fields: Any) -> Accepted:
         if job.user is None:
-            return Accepted(job=self.as_job(job), **fields)
+            return Accepted(job=self.as_job(job), today=now // DAY_MS, **fields)
         present = self.state.users.get(job.user)
         standing = standing or (present.standing if present is not None else None)
         return Accepted(
             job=self.as_job(job),
             used_today=self.used(job.user, now // DAY_MS),
             daily_quota=None if standing is None else standing.daily_quota,
+            today=now // DAY_MS,
             **fields,
         )
 
@@ -108,6 +109,9 @@ class Submitting(Steps):
             submitted_at=now,
             run_at=submission.run_at_ms,
         )
+        if submission.delay_ms is not None:
+            job.run_at = now + submission.delay_ms
+            job.steady_at = self.steady(now) + submission.delay_ms
         standing = self.standing_of(submission)
         if standing is not None:
             give_standing(job, standing)
@@ -125,7 +129,7 @@ class Submitting(Steps):
             before = self.phase(job.parent, job.phase - 1)
             if before is None or before.state is not State.SUCCEEDED:
                 return State.WAITING
-        return State.SCHEDULED if job.run_at is not None and job.run_at > now else State.QUEUED
+        return State.SCHEDULED if self.has_to_wait(job, now) else State.QUEUED
 
     def accept(self, job: JobRow, now: int) -> None:
         job.state = self.next_state(job, now)
@@ -143,7 +147,7 @@ class Submitting(Steps):
         if job.state is State.QUEUED:
             self.join(job, now)
         elif job.state is State.SCHEDULED:
-            job.due_at = job.run_at
+            self.wait_until_due(job)
             self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
         else:
             self.tell(State.WAITING, job.id, {}, now)

@@ -21,30 +21,35 @@ Item = TypeVar("Item")
 class Upkeep(Admission):
     # --- the clock --------------------------------------------------------------------------------------------
 
-    def note_time(self, now: int, lease_ms: int) -> None:
-        """A gap delays the end of leases once; a clock that fell back takes all ends with it."""
-        state = self.state
+    def note_time(self, now: int) -> bool:
+        """Whether a gap has just ended."""
+        state, ends_gap = self.state, False
         if state.noted_at is not None:
-            gap = now - state.noted_at
-            delayed_already = state.no_expiry_before > state.noted_at
-            if gap * 3 > lease_ms * 2 and not delayed_already:
-                state.no_expiry_before = now + lease_ms // 2
-            if gap < -lease_ms:
-                self.shift_ends(gap)
+            passed = now - state.noted_at
+            ends_gap = passed > state.lease_ms / 2
+            if ends_gap:
+                self.note_gap(passed)
+            elif passed < -state.lease_ms:
+                state.uncounted_ms += passed
+                state.fallen_ms += passed
         state.noted_at = now
+        return ends_gap
 
-    def shift_ends(self, gap: int) -> None:
-        for ending in (*self.state.leases.values(), *self.state.tickets.values()):
-            ending.expires_at += gap
-        for group in self.state.groups.values():
-            if group.closed_until is not None:
-                group.closed_until += gap
-        self.state.no_expiry_before += gap
+    def note_gap(self, passed: int) -> None:
+        state = self.state
+        if state.renewed_since_gap:
+            state.uncounted_ms += passed
+        else:
+            for lease in state.leases.values():
+                if lease.token > state.token_at_gap:
+                    lease.expires_at += passed
+        state.renewed_since_gap = False
+        state.token_at_gap = state.last_token
 
     # --- catching up ------------------------------------------------------------------------------------------
 
-    def deal_with_what_is_due(self, now: int, lease_ms: int) -> Portion:
-        self.note_time(now, lease_ms)
+    def deal_with_what_is_due(self, now: int) -> Portion:
+        self.note_time(now)
         more_closed = self.open_closed_groups(now)
         more_tickets = self.drop_tickets(now)
         back, more_leases = self.end_leases(now)
@@ -56,7 +61,7 @@ class Upkeep(Admission):
         closed = [
             (group.closed_until, name, group)
             for name, group in self.state.groups.items()
-            if group.closed_until is not None and group.closed_until <= now
+            if group.closed_until is not None and group.closed_until <= self.steady(now)
         ]
         portion, more = self.portion_of(sorted(closed, key=lambda each: each[:2]))
         for _, _, group in portion:
@@ -64,7 +69,7 @@ class Upkeep(Admission):
         return more
 
     def drop_tickets(self, now: int) -> bool:
-        past = [ticket for ticket in self.state.tickets.values() if ticket.expires_at <= now]
+        past = [ticket for ticket in self.state.tickets.values() if ticket.expires_at <= self.counted(now)]
         portion, more = self.portion_of(sorted(past, key=lambda ticket: (ticket.expires_at, ticket.key)))
         for ticket in portion:
             del self.state.tickets[ticket.holder]
@@ -72,9 +77,7 @@ class Upkeep(Admission):
 
     def end_leases(self, now: int) -> tuple[list[str], bool]:
         """The leases past their end are over; jobs come back when all their slots are free."""
-        if now < self.state.no_expiry_before:
-            return [], False
-        past = [lease for lease in self.state.leases.values() if lease.expires_at <= now]
+        past = [lease for lease in self.state.leases.values() if lease.expires_at <= self.counted(now)]
         portion, more = self.portion_of(sorted(past, key=lambda lease: (lease.expires_at, lease.token)))
         coming_back = [job for lease in portion if (job := self.end_lease(lease, "expired", now)) is not None]
         for job in coming_back:

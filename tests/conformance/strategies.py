@@ -98,7 +98,7 @@ def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submiss
         "groups": draw(some_of(GROUPS_OF_JOBS)),
         "limits": draw(seldom(submit_limits, ())),
         "unique": draw(seldom(st.sampled_from(["once", "twice"]))),
-        "run_at_ms": draw(seldom(times_from(now))),
+        **draw(waits_from(now)),
         "cap": draw(seldom(st.integers(0, 6))),
         "max_attempts": draw(st.sampled_from([None, None, 1, 2, 3])),
         "timeout_ms": draw(seldom(st.just(1500))),
@@ -136,9 +136,12 @@ def batches(draw: st.DrawFn, number: int, now: int, kind: Any = submissions) -> 
     return [draw(kind(number + index, now)) for index in range(draw(st.integers(1, 4)))]
 
 
-def times_from(now: int) -> st.SearchStrategy[int]:
+def waits_from(now: int) -> st.SearchStrategy[dict[str, int]]:
+    """Most jobs wait for nothing; some for a time, some for the end of a span."""
     ahead = (-SECOND_MS, 0, 1, 5 * SECOND_MS, LEASE_MS, DAY_MS // 2, DAY_MS)
-    return st.sampled_from([now + span for span in ahead])
+    times = st.sampled_from([{"run_at_ms": now + span} for span in ahead])
+    spans = st.sampled_from([{"delay_ms": span} for span in ahead if span >= 0])
+    return seldom(times | spans, {})
 
 
 @st.composite
@@ -167,5 +170,6 @@ registrations = st.builds(
     tasks=st.lists(task_options, max_size=3, unique_by=lambda task: task.name).map(tuple),
     places=st.integers(1, 3),
     lifetime_ms=st.sampled_from([30 * SECOND_MS, DAY_MS]),
+    lease_ms=st.sampled_from([LEASE_MS, LEASE_MS, 5 * LEASE_MS]),
     host=st.sampled_from([None, "here"]),
 )

@@ -65,7 +65,7 @@ async def test_a_full_group_tells_who_holds_it(store: Store) -> None:
 async def test_a_paused_and_a_closed_group_say_so(store: Store) -> None:
     await store.set_paused("gpu", True, now=NOW)
     lease = await start(store, "first", groups=("bucket",))
-    await hand_back(store, lease, closed={"bucket": NOW + 5000})
+    await hand_back(store, lease, closed={"bucket": 5000})
     await submit(store, "a", groups=("gpu", "bucket"))
 
     gpu, bucket = (await store.blockers("a", now=NOW)).groups

@@ -150,7 +150,7 @@ async def test_the_first_renewal_makes_a_handed_over_slot_a_full_lease(store: St
     await store.release([("a", first.token)], now=NOW)
     grant = await acquire(store, "b", "gpu")
 
-    (renewed,) = await store.renew([Renewal(holder="b", token=grant.token, lease_ms=LEASE)], now=NOW + 5000)
+    (renewed,) = (await store.renew([Renewal(holder="b", token=grant.token, lease_ms=LEASE)], now=NOW + 5000)).held
 
     assert grant.expires_at == moment(NOW + HANDED_OVER_LEASE_MS)
     assert renewed.expires_at == moment(NOW + 5000 + LEASE)
@@ -286,7 +286,7 @@ async def test_a_callers_lease_that_ran_out_frees_its_slots_and_it_is_told(store
 
     assert await active(store, "gpu") == 0
     assert await events_of(store, "a") == [("lease_lost", {"token": grant.token, "reason": "expired"})]
-    (late,) = await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=NOW + LEASE)
+    (late,) = (await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=NOW + LEASE)).held
     assert late.lost
 
 
@@ -304,7 +304,7 @@ async def test_a_renewed_caller_keeps_its_slot(store: Store) -> None:
     grant = await acquire(store, "a", "gpu")
     for step in range(1, 10):
         now = NOW + step * 100 * SECOND
-        (renewed,) = await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=now)
+        (renewed,) = (await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=now)).held
         await catch_up(store, now=now)
         assert not renewed.lost
 

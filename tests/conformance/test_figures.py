@@ -82,7 +82,7 @@ async def test_the_wait_of_each_start_is_counted_under_the_jobs_own_priority(sto
 async def test_the_end_of_a_run_is_counted_with_how_long_it_ran(store: Store, state: State) -> None:
     lease = await start(store, "a")
 
-    await finish(store, lease, state, error=BROKEN, retry_at_ms=NOW + HOUR, now=NOW + 1500)
+    await finish(store, lease, state, error=BROKEN, retry_after_ms=HOUR, now=NOW + 1500)
 
     assert await series(store, "ended:") == {f"ended:{state.value}": (1, 1500)}
 
@@ -208,7 +208,7 @@ async def test_a_run_that_succeeded_moves_its_averages_by_its_seconds(store: Sto
 async def test_a_run_that_did_not_succeed_moves_no_average(store: Store, state: State) -> None:
     lease = await start(store, "a")
 
-    await finish(store, lease, state, averages=(MOVING,), retry_at_ms=NOW + HOUR, error=BROKEN)
+    await finish(store, lease, state, averages=(MOVING,), retry_after_ms=HOUR, error=BROKEN)
 
     assert await store.averages(["task:work"]) == {}
 

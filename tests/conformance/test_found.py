@@ -136,13 +136,13 @@ def test_a_far_time_is_told_to_the_millisecond(real: StoreUnderTest) -> None:
 
 @every_store
 def test_groups_that_were_closed_open_again_a_portion_at_a_time(real: StoreUnderTest) -> None:
-    closed = dict.fromkeys(("gpu", "api", "disk"), NOON + 1000)
+    closed = dict.fromkeys(("gpu", "api", "disk"), 1000)
     steps = [
         step("submit", [Submission(id="a0", task="scan")], now=NOON),
         step("claim", worker="w1", tasks=["scan"], places=1, lease_ms=60_000, claim_id="c", now=NOON),
         step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.QUEUED, closed=closed)], now=NOON),
-        step("catch_up", lease_ms=60_000, now=NOON + 1000),
-        step("catch_up", lease_ms=60_000, now=NOON + 1000),
+        step("catch_up", now=NOON + 1000),
+        step("catch_up", now=NOON + 1000),
     ]
     check_both_agree(real, steps, Bounds(examine=2, portion=2))
 

@@ -80,7 +80,7 @@ async def test_the_leases_of_a_worker_are_listed_by_token_without_payloads(store
 async def test_a_renewed_lease_lives_on_from_then(store: Store) -> None:
     lease = await start(store, "a")
 
-    (held,) = await store.renew([Renewal(holder="a", token=lease.token, lease_ms=LEASE)], now=NOW + 100 * SECOND)
+    (held,) = (await store.renew([Renewal(holder="a", token=lease.token, lease_ms=LEASE)], now=NOW + 100 * SECOND)).held
 
     assert (held.lost, held.cancel_wanted) == (False, False)
     assert held.expires_at == moment(NOW + 100 * SECOND + LEASE)
@@ -101,8 +101,8 @@ async def test_a_heartbeat_never_shortens_a_lease(store: Store) -> None:
     long = Renewal(holder="a", token=lease.token, extend_ms=600 * SECOND)
     short = Renewal(holder="a", token=lease.token, lease_ms=LEASE)
 
-    (extended,) = await store.renew([long], now=NOW)
-    (renewed,) = await store.renew([short], now=NOW + 100 * SECOND)
+    (extended,) = (await store.renew([long], now=NOW)).held
+    (renewed,) = (await store.renew([short], now=NOW + 100 * SECOND)).held
 
     assert extended.expires_at == moment(NOW + LEASE + 600 * SECOND)
     assert renewed.expires_at == extended.expires_at
@@ -124,7 +124,7 @@ async def test_renewals_are_answered_one_by_one_in_order(store: Store) -> None:
     await store.cancel(job_id="b", now=NOW)
     renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=LEASE) for lease in (b, a, b)]
 
-    answers = await store.renew(renewals, now=NOW)
+    answers = (await store.renew(renewals, now=NOW)).held
 
     assert [(held.holder, held.lost, held.cancel_wanted) for held in answers] == [
         ("b", False, True),

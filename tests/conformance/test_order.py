@@ -168,7 +168,7 @@ async def test_a_changed_priority_changes_the_group_that_counts(store: Store) ->
     assert ids(await claim(store)) == ["a"]
 
 
-async def test_jobs_that_come_due_together_join_by_time_parent_phase_and_id(store: Store) -> None:
+async def test_jobs_that_come_due_together_join_by_time_parent_phase_and_submission(store: Store) -> None:
     due = NOW + HOUR
     await submit(store, "zz", run_at_ms=due - 1)
     await submit(store, "shop", run_at_ms=due, parent="shop")
@@ -180,7 +180,7 @@ async def test_jobs_that_come_due_together_join_by_time_parent_phase_and_id(stor
 
     await pass_time(store, since=NOW, until=due)
 
-    assert await line(store) == ["zz", "a", "b", "p9", "p9-1", "p10", "shop"]
+    assert await line(store) == ["zz", "b", "a", "p9", "p9-1", "p10", "shop"]
 
 
 async def test_what_a_bounded_claim_takes_is_the_exact_prefix(store: Store) -> None:

@@ -6,6 +6,7 @@ import pytest
 from harness import (
     HOUR,
     NOW,
+    TODAY,
     acquire,
     ask_to_confirm,
     claim,
@@ -263,7 +264,7 @@ async def test_all_groups_with_a_limit_a_pause_a_closing_time_or_holders_are_lis
     await store.set_paused("paused", True, now=NOW)
     await start(store, "a", groups=("held", "limited"))
     await submit(store, "waits", groups=("named-only",))
-    await hand_back(store, await start(store, "b", groups=("closed",)), closed={"closed": NOW + 5000})
+    await hand_back(store, await start(store, "b", groups=("closed",)), closed={"closed": 5000})
 
     groups = await store.groups()
 
@@ -279,7 +280,7 @@ async def test_all_groups_with_a_limit_a_pause_a_closing_time_or_holders_are_lis
 async def test_a_closed_group_tells_until_when(store: Store) -> None:
     lease = await start(store, "a", groups=("bucket",))
 
-    await hand_back(store, lease, closed={"bucket": NOW + 5000})
+    await hand_back(store, lease, closed={"bucket": 5000})
 
     assert (await store.group("bucket")).closed_until == moment(NOW + 5000)
 
@@ -288,7 +289,7 @@ async def test_a_closed_group_tells_until_when(store: Store) -> None:
 
 
 async def test_a_user_nobody_knows_has_used_nothing(store: Store) -> None:
-    assert await store.usage("nobody", now=NOW) == UserUsage(user="nobody")
+    assert await store.usage("nobody", now=NOW) == UserUsage(user="nobody", today=TODAY)
 
 
 async def test_a_users_usage_is_that_of_the_day(store: Store) -> None:
@@ -296,7 +297,7 @@ async def test_a_users_usage_is_that_of_the_day(store: Store) -> None:
 
     usage = await store.usage("u1", now=NOW)
 
-    assert usage == UserUsage(user="u1", tier="partner", daily_quota=2, used_today=2, deferred=1)
+    assert usage == UserUsage(user="u1", tier="partner", daily_quota=2, used_today=2, deferred=1, today=TODAY)
 
 
 async def test_reading_changes_nothing(store: Store, snapshot) -> None:

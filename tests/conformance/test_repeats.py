@@ -102,7 +102,7 @@ async def test_repeating_a_claim_does_not_return_what_has_ended_since(store: Sto
     [
         {"state": State.SUCCEEDED, "result": b"1"},
         {"state": State.FAILED, "error": BROKEN},
-        {"state": State.SCHEDULED, "retry_at_ms": NOW + HOUR, "error": BROKEN},
+        {"state": State.SCHEDULED, "retry_after_ms": HOUR, "error": BROKEN},
         {"state": State.CONFIRMING, "message": "Go on?"},
         {"state": State.CANCELLED, "message": "As you wish."},
         {"state": State.QUEUED},

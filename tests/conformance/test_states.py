@@ -79,7 +79,7 @@ Walk = Callable[[Store, Lease | None], Awaitable[object]]
 
 def finishing(wanted: State) -> Walk:
     async def walk(store: Store, lease: Lease | None) -> None:
-        await finish(store, lease, wanted, retry_at_ms=NOW + HOUR, error=BROKEN, message="So it is.")
+        await finish(store, lease, wanted, retry_after_ms=HOUR, error=BROKEN, message="So it is.")
 
     return walk
 
@@ -184,7 +184,7 @@ async def test_where_a_cancel_is_wanted_a_run_that_does_not_end_is_cancelled(
     lease = await job_in(store, present)
     await store.cancel(job_id="job", now=NOW)
 
-    finished = await finish(store, lease, wanted, retry_at_ms=NOW + HOUR, error=BROKEN)
+    finished = await finish(store, lease, wanted, retry_after_ms=HOUR, error=BROKEN)
 
     assert finished.state is State.CANCELLED
     assert await state(store, "job") is State.CANCELLED

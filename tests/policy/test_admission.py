@@ -22,7 +22,7 @@ ONE_MIB = 1_048_576
 
 
 def admit(*, settings: Settings | None = None, task: str = "build", **fields) -> Admission:
-    return admission(New(task, **fields), settings or Settings(), now_ms=NOW_MS)
+    return admission(New(task, **fields), settings or Settings())
 
 
 def queue_settings(**fields) -> Settings:
@@ -42,6 +42,7 @@ def test_a_submit_that_says_nothing_has_the_defaults():
         groups=(),
         limited_group=None,
         run_at_ms=None,
+        delay_ms=None,
         timeout_ms=None,
         cap=None,
     )
@@ -132,8 +133,8 @@ def test_a_concurrency_limit_is_for_the_concurrency_group_which_defaults_to_the_
         (timedelta(0), 0),
     ],
 )
-def test_a_delay_in_seconds_or_as_a_timedelta_counts_from_now(delay, after_ms):
-    assert admit(delay=delay).run_at_ms == NOW_MS + after_ms
+def test_a_delay_in_seconds_or_as_a_timedelta_stays_a_span(delay, after_ms):
+    assert (admit(delay=delay).delay_ms, admit(delay=delay).run_at_ms) == (after_ms, None)
 
 
 @pytest.mark.parametrize(

@@ -196,15 +196,15 @@ def test_a_drawn_place_is_never_one_left_for_moves(sequence, boost):
 
 def test_those_that_join_together_go_by_due_time_parent_phase_and_id():
     joiners = [
-        joining_order(1, None, None, "z"),
-        joining_order(2, None, None, "a"),
-        joining_order(2, None, None, "b"),
-        joining_order(2, "9", 1, "b"),
-        joining_order(2, "9", 2, "a"),
-        joining_order(2, "10", 1, "a"),
-        joining_order(2, "10a", 1, "a"),
-        joining_order(2, "shop", None, "a"),
-        joining_order(2, "shop", 1, "a"),
+        joining_order(1, None, None, 9),
+        joining_order(2, None, None, 2),
+        joining_order(2, None, None, 10),
+        joining_order(2, "9", 1, 10),
+        joining_order(2, "9", 2, 2),
+        joining_order(2, "10", 1, 2),
+        joining_order(2, "10a", 1, 2),
+        joining_order(2, "shop", None, 2),
+        joining_order(2, "shop", 1, 2),
     ]
 
     assert joiners == sorted(joiners)

@@ -37,7 +37,7 @@ async def test_a_handler_that_blocks_the_event_loop_for_twice_its_lease_keeps_it
     async def steal() -> None:
         """Another process, here another loop in a thread, looks for leases that ran out all the while."""
         while not stolen.is_set():
-            portion = await queue.store.catch_up(lease_ms=round(LEASE_SECONDS * 1000))
+            portion = await queue.store.catch_up()
             lease_ends.extend(time.monotonic() for _ in portion.ids)
             await asyncio.sleep(0.01)
 

@@ -139,7 +139,7 @@ async def seconds_until_nothing_is_held(queue: qo.Queue) -> float:
     began = time.monotonic()
 
     async def nothing_is_held() -> bool:
-        await queue.store.catch_up(lease_ms=LEASE_SECONDS * 1000)
+        await queue.store.catch_up()
         return sum([group.active for group in await queue.limits()]) == 0
 
     await until(nothing_is_held)

@@ -291,7 +291,7 @@ async def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(queue: qo
     failed = await queue.get(odd.id)
     assert (failed.state, failed.attempts) == (qo.State.FAILED, 1)
     assert failed.error is not None
-    assert "retry_at_ms" in failed.error.message
+    assert "retry_after_ms" in failed.error.message
 
 
 async def test_names_may_be_as_long_as_the_rules_allow(queue: qo.Queue, worker: qo.Worker) -> None:

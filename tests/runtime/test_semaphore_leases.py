@@ -26,7 +26,9 @@ from stores import StoreUnderTest
 
 import qo
 from qo.job import moment
+from qo.runtime.queue import Queue
 from qo.runtime.semaphore import user_semaphore
+from qo.settings import load_settings
 from qo.store.values import Bounds, Renewal
 
 LOOK_EVERY = 100 * SECOND
@@ -37,7 +39,7 @@ async def pass_time(clock: ClockedStore, *, to: int) -> None:
     """Workers look every now and then, so that leases end when their time is over."""
     for at in [*range(clock.now, to, LOOK_EVERY), to]:
         clock.now = at
-        await clock.catch_up(lease_ms=JOBS_LEASE)
+        await clock.catch_up()
 
 
 # --- leases ---------------------------------------------------------------------------------------------------
@@ -147,7 +149,7 @@ async def test_one_that_waits_gets_a_stale_slot_though_no_worker_is_there_to_end
     assert await expiry_of(semaphore, "h") == moment(NOW + 2 * LEASE)
 
 
-async def test_a_stale_holder_of_a_store_that_nobody_looked_at_gets_half_a_jobs_lease_more(
+async def test_a_stale_holder_of_a_store_that_nobody_looked_at_is_gone_at_the_second_look(
     clocked: qo.Queue, clock: ClockedStore
 ) -> None:
     """The store cannot tell this from having been away itself, when nobody could renew."""
@@ -155,9 +157,21 @@ async def test_a_stale_holder_of_a_store_that_nobody_looked_at_gets_half_a_jobs_
     await semaphore.acquire("dead")
     clock.now = NOW + 2 * LEASE
     at_first = (await semaphore.cleanup(), await semaphore.acquire("h"))
-    clock.now += JOBS_LEASE // 2
+    clock.now += 2 * LEASE
 
     assert (at_first, await semaphore.cleanup(), await semaphore.acquire("h")) == ((0, False), 1, True)
+
+
+async def test_a_semaphore_s_slot_is_free_as_soon_as_its_lease_is_over(clocked: qo.Queue, clock: ClockedStore) -> None:
+    """A lease of one second, asked for again two seconds later: no job's lease has to be waited for."""
+    concurrency = {"semaphore_lease_duration_secs": 1}
+    short = Queue(clock, load_settings({"concurrency": concurrency}, environ={}))  # type: ignore[arg-type]
+    semaphore = user_semaphore(short, "ada", "bootstrapper")
+    await semaphore.acquire("other")
+    await semaphore.acquire("first")
+    clock.now += 2000
+
+    assert await semaphore.acquire("second")
 
 
 @pytest.mark.parametrize("call", ["acquire", "heartbeat", "cleanup"])
@@ -175,8 +189,8 @@ async def test_jobs_that_could_not_renew_while_the_store_was_away_lose_nothing_b
         "heartbeat": lambda: semaphore.heartbeat("h"),
         "cleanup": semaphore.cleanup,
     }[call]()
-    await clock.catch_up(lease_ms=JOBS_LEASE)
-    (held,) = await clock.renew([Renewal(holder=lease.job.id, token=lease.token, lease_ms=JOBS_LEASE)])
+    await clock.catch_up()
+    (held,) = (await clock.renew([Renewal(holder=lease.job.id, token=lease.token, lease_ms=JOBS_LEASE)])).held
 
     assert not held.lost
 

@@ -8,7 +8,7 @@ from typing import Any
 from clocked import ClockedStore
 from running import soon, until
 from semaphore_fixtures import clock_fixture, overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
-from semaphore_staging import JOBS_LEASE, Staged, asked_at, is_untouched, listening, queue_on, two_on_one_slot, waiting
+from semaphore_staging import Staged, asked_at, is_untouched, listening, queue_on, two_on_one_slot, waiting
 
 import qo
 from qo.runtime.semaphore import user_semaphore
@@ -140,7 +140,7 @@ async def test_a_place_in_line_is_kept_as_long_as_its_holder_waits(clock: Clocke
             return {("a", clock.now), ("b", clock.now)} <= asked
 
         await until(both_asked)
-        await clock.catch_up(lease_ms=JOBS_LEASE)
+        await clock.catch_up()
         assert (await clock.group("user:ada")).waiting == 2
     await semaphore.release("first")
 

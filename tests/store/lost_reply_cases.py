@@ -167,8 +167,8 @@ async def claimed_again(store: Store) -> None:
 CASES |= {
     "finish:succeeded": finishing(State.SUCCEEDED, lambda store: claim(store, now=NOW + MINUTE), result=b"1"),
     "finish:failed": finishing(State.FAILED, lambda store: store.retry("a", now=NOW + MINUTE), error=BROKEN),
-    "finish:scheduled": finishing(State.SCHEDULED, claimed_again, error=BROKEN, retry_at_ms=NOW + MINUTE + 1),
-    "finish:queued": finishing(State.QUEUED, claimed_again, closed={"api": NOW + HOUR}),
+    "finish:scheduled": finishing(State.SCHEDULED, claimed_again, error=BROKEN, retry_after_ms=1),
+    "finish:queued": finishing(State.QUEUED, claimed_again, closed={"api": HOUR}),
     "finish:confirming": finishing(State.CONFIRMING, lambda store: store.confirm("a", now=NOW + MINUTE), message="?"),
     "finish:cancelled": finishing(State.CANCELLED, lambda store: claim(store, now=NOW + MINUTE), message="Well."),
 }  # fmt: skip
@@ -331,7 +331,7 @@ async def of_leases_and_due_jobs(store: Store) -> AsyncIterator[Step]:
     await submit_all(store, ["d", "e", "f"], run_at_ms=NOW + LEASE + 1)
     for at in range(NOW, NOW + LEASE, MINUTE):
         await store.catch_up(now=at)
-    yield step("catch_up", lease_ms=LEASE, now=NOW + LEASE + 1)
+    yield step("catch_up", now=NOW + LEASE + 1)
 
 
 @case("age")

@@ -22,7 +22,7 @@ def test_a_run_ends_in_a_state_that_a_run_may_end_in(state):
 
 @pytest.mark.parametrize("state", sorted(check_value.OUTCOMES))
 def test_every_outcome_is_allowed(state):
-    assert check.check_outcome(outcome(state=state, retry_at_ms=1000)) is None
+    assert check.check_outcome(outcome(state=state, retry_after_ms=1000)) is None
 
 
 @pytest.mark.parametrize("result", [b"1", b"null", b'{"a": [1, 2.5]}', '"ü"'.encode(), None])
@@ -38,8 +38,9 @@ def test_a_result_that_could_not_be_read_again_is_refused(result):
 
 
 def test_a_retry_needs_its_time():
-    assert "retry_at_ms is not given" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED)))
-    assert "retry_at_ms is -1" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED, retry_at_ms=-1)))
+    assert "retry_after_ms is not given" in str(refusal(check.check_outcome, outcome(state=State.SCHEDULED)))
+    negative = outcome(state=State.SCHEDULED, retry_after_ms=-1)
+    assert "retry_after_ms is -1" in str(refusal(check.check_outcome, negative))
 
 
 @pytest.mark.parametrize("closed", [{"": 1}, {"gpu": -1}, {"gpu": True}, {"gpu": None}, {"priority:100": 1}])

@@ -131,7 +131,7 @@ async def line_and_limits(store: RedisStore) -> None:
     leases = {lease.job.id: lease for lease in await claim(store, places=20)}
     await submit(store, "closing")
     (closing,) = await claim(store)
-    await hand_back(store, closing, closed={"elsewhere": NOW + HOUR})
+    await hand_back(store, closing, closed={"elsewhere": HOUR})
     await run(store, leases["a"], checkpoint=b"half", message="m")
     await succeed(store, leases["a"])
     await fail(store, leases["b"])

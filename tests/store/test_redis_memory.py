@@ -93,9 +93,8 @@ async def test_a_full_server_refuses_a_submit_in_one_sentence_and_nothing_is_hal
 async def test_on_a_full_server_jobs_start_are_kept_end_and_are_forgotten_and_then_it_takes_more(kind: Kind) -> None:
     async with full_store(kind) as (store, ids, _):
         first, second = (await claim(store, places=2, claim_id="a claim")).leases
-        renewed = await store.renew(
-            [Renewal(holder=each.job.id, token=each.token, lease_ms=LEASE_MS) for each in (first, second)]
-        )
+        renewals = [Renewal(holder=each.job.id, token=each.token, lease_ms=LEASE_MS) for each in (first, second)]
+        renewed = (await store.renew(renewals)).held
         done, failed = await store.finish(
             [
                 Outcome(job_id=first.job.id, token=first.token, state=State.SUCCEEDED, result=PAYLOAD),

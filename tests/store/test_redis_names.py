@@ -226,12 +226,12 @@ def everything_goes(both: SideBySide, names: Names) -> None:
     asked = {"worker": names.workers[1], "tasks": list(names.tasks), "places": 9, "lease_ms": LEASE_MS}
     claimed = both.do("claim", **asked, claim_id="all the rest", now=START + 3)
     outcomes = [
-        Outcome(job_id=one.job.id, token=one.token, state=State.SUCCEEDED, closed={names.groups[1]: START + 9})
+        Outcome(job_id=one.job.id, token=one.token, state=State.SUCCEEDED, closed={names.groups[1]: 9})
         for one in claimed.leases
     ]
     both.do("finish", outcomes, now=START + 3)
     both.do("forget", keep_ms=0, keep_jobs=0, keep_events=3, keep_audit=2, now=START + 4)
-    both.do("catch_up", lease_ms=LEASE_MS, now=START + 2 * DAY_MS)
+    both.do("catch_up", now=START + 2 * DAY_MS)
 
 
 # --- workers that are woken -------------------------------------------------------------------------------------

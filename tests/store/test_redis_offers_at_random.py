@@ -103,7 +103,7 @@ class Scene:
             lambda: store.set_tier(draw(st.sampled_from(USERS)), draw(standings)),
             lambda: store.acquire([draw(tickets())]),
             lambda: store.release([(draw(tickets()).holder, None)]),
-            lambda: store.catch_up(lease_ms=LEASE_MS),
+            lambda: store.catch_up(),
             lambda: store.age(period_ms=1),
             self.set_priority,
             self.cancel,

@@ -185,14 +185,14 @@ class Victim:
         await self.write("finish", [outcome], variant=state, facts=new_states)
 
     def outcome_fields(self, state: State) -> dict[str, Any]:
-        soon = now_ms() + self.rng.randint(0, 50)
+        soon = self.rng.randint(0, 50)
         match state:
             case State.SUCCEEDED:
                 return {"result": b"1", "averages": (RUN_SECONDS,)}
             case State.FAILED:
                 return {"error": BROKEN}
             case State.SCHEDULED:
-                return {"error": BROKEN, "retry_at_ms": soon}
+                return {"error": BROKEN, "retry_after_ms": soon}
             case State.QUEUED:
                 return {"closed": {self.rng.choice(GROUPS): soon}}
             case _:
@@ -284,7 +284,7 @@ class Victim:
         await self.write("register", Registration(name=self.name, tasks=(task,), places=3))
 
     async def catch_up(self) -> None:
-        await self.write("catch_up", lease_ms=LEASE_MS, facts=lambda done: done.ids)
+        await self.write("catch_up", facts=lambda done: done.ids)
 
     async def age(self) -> None:
         await self.write("age", period_ms=50, facts=lambda done: done.ids)

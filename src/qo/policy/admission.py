@@ -25,11 +25,12 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
     limited_group: str | None
     """the group that `concurrency_limit` is for"""
     run_at_ms: int | None
+    delay_ms: int | None
     timeout_ms: int | None
     cap: int | None
 
 
-def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
+def admission(new: New, settings: Settings) -> Admission:
     """Decide everything about a submit but who is let in, which only the store can. Raises `InvalidSubmit`."""
     priority = new.priority
     if priority is None and new.parent is None:
@@ -42,7 +43,8 @@ def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
         priority=None if priority is None else parse_priority(priority),
         groups=(*new.groups, group) if group is not None and group != new.task else tuple(new.groups),
         limited_group=(group or new.task) if new.concurrency_limit is not None else None,
-        run_at_ms=_run_at_ms(new, now_ms),
+        run_at_ms=_run_at_ms(new),
+        delay_ms=None if new.delay is None else milliseconds("delay", new.delay),
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
         cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
     )
@@ -92,16 +94,12 @@ def retry_after(*, over: int, average_seconds: float, places: int, step_seconds:
     return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
 
 
-def _run_at_ms(new: New, now_ms: int) -> int | None:
+def _run_at_ms(new: New) -> int | None:
     if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None):
         raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
     if new.delay is not None and new.run_at is not None:
         raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
-    if new.delay is not None:
-        return now_ms + milliseconds("delay", new.delay)
-    if new.run_at is None:
-        return None
-    return round(new.run_at.timestamp() * 1000)
+    return None if new.run_at is None else round(new.run_at.timestamp() * 1000)
 
 
 def _holds_no_number(data: object) -> bool:

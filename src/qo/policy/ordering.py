@@ -68,9 +68,9 @@ def aged_priority(priority: int) -> int | None:
     return max(above, default=None)
 
 
-def joining_order(due_at: int, parent: str | None, phase: int | None, job_id: str) -> tuple[int, str, int, str]:
-    """In which order jobs that join in the same step draw their places."""
-    return (due_at, parent_order(parent), phase or 0, job_id)
+def joining_order(due_at: int, parent: str | None, phase: int | None, number: int) -> tuple[int, str, int, int]:
+    """In which order jobs that join in the same step draw their places; `number` counts submissions."""
+    return (due_at, parent_order(parent), phase or 0, number)
 
 
 def parent_order(parent: str | None) -> str:

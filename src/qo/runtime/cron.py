@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from qo.errors import InvalidValue, QoError
 from qo.runtime.queue import Queue
+from qo.runtime.store_time import StoreTime
+from qo.spans import system_now
 
 log = logging.getLogger("qo.cron")
 
-SLEEP_AT_MOST_SECONDS = 60.0
-"""a clock that is set forward is noticed this late"""
+SLEEP_AT_MOST_SECONDS = 10.0
+"""how late it is noticed that the store's clock was set forward"""
 
 
 class CronEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +42,7 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> 
 
     entry = CronEntry(name=name or task, expression=expression, task=task, data=data)
     try:
-        entry.tick_after(datetime.now(UTC))
+        entry.tick_after(system_now())
     except (CronSimError, StopIteration) as error:
         raise InvalidValue(
             f"The cron expression of {entry.name!r} is {expression!r}; use five fields such as '0 3 * * *' "
@@ -49,23 +51,24 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> 
     return entry
 
 
-async def fire(entry: CronEntry, queue: Queue) -> None:
+async def fire(entry: CronEntry, queue: Queue, store_time: StoreTime) -> None:
     """Submit the job of every tick, until cancelled. Ticks while nobody ran are left out."""
-    seen = datetime.now(UTC)
+    seen = store_time.now()
     while True:
         tick = entry.tick_after(seen)
-        await _sleep_until(tick)
+        await _sleep_until(tick, store_time)
         await submit_tick(entry, tick, queue)
         seen = tick
 
 
-async def _sleep_until(tick: datetime) -> None:
-    while (wait := (tick - datetime.now(UTC)).total_seconds()) > 0:  # noqa: ASYNC110 - there is no event to wait for
+async def _sleep_until(tick: datetime, store_time: StoreTime) -> None:
+    while (wait := (tick - store_time.now()).total_seconds()) > 0:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(min(wait, SLEEP_AT_MOST_SECONDS))
 
 
 async def submit_tick(entry: CronEntry, tick: datetime, queue: Queue) -> None:
+    """The tick is the job's time, so that the store's clock decides when it is due, whatever this process believes."""
     try:
-        await queue.submit(entry.task, entry.data, id=entry.job_id(tick), by=f"cron:{entry.name}")
+        await queue.submit(entry.task, entry.data, id=entry.job_id(tick), run_at=tick, by=f"cron:{entry.name}")
     except QoError as error:
         log.warning("the tick %s of cron entry %s was left out: %s", tick.isoformat(), entry.name, error)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -23,6 +22,7 @@ from qo.policy.replay import NEVER, steady
 from qo.runtime.forecast import Forecast, Situation, forecast_line
 from qo.runtime.waiting import average_duration
 from qo.settings import Settings
+from qo.spans import system_seconds
 from qo.store.base import Store
 
 log = logging.getLogger("qo.estimator")
@@ -54,7 +54,7 @@ class Estimator:
         store: Store,
         settings: Settings,
         *,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = system_seconds,
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._store = store

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Collection
 
 from qo.errors import InvalidValue, StoreUnavailable
+from qo.ids import new_id
 from qo.runtime.execution import Execution, Interruption, storable
-from qo.runtime.ids import new_id
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Advance, Claimed, Offer, Outcome

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-import random
 import threading
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from enum import Enum
@@ -15,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from qo import chance
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
 from qo.policy.estimate import duration_of_task, duration_of_tier
@@ -27,7 +26,7 @@ from qo.runtime.failure import report_failure
 from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
 from qo.store.check import check_advance, check_outcome
-from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal
+from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal, Renewed
 
 log = logging.getLogger("qo.worker")
 
@@ -55,7 +54,7 @@ class Execution:
         settings: Settings,
         *,
         advance: Callable[[Advance], Awaitable[Held]],
-        renew: Callable[[Sequence[Renewal]], Awaitable[list[Held]]],
+        renew: Callable[[Sequence[Renewal]], Awaitable[Renewed]],
         ended: Callable[[Execution, Outcome | None], None],
     ) -> None:
         self.lease = lease
@@ -214,8 +213,8 @@ class Execution:
 
     def _try_again(self, error: JobError, *, after_ms: int | None = None) -> Outcome:
         if after_ms is None:
-            after_ms = retry_delay_ms(self.lease.job.attempts, self._settings.retries, drawn=random.random())
-        return self._outcome_of(State.SCHEDULED, error=error, retry_at_ms=time.time_ns() // 1_000_000 + after_ms)
+            after_ms = retry_delay_ms(self.lease.job.attempts, self._settings.retries, drawn=chance.draw())
+        return self._outcome_of(State.SCHEDULED, error=error, retry_after_ms=after_ms)
 
     def _timeout_error(self) -> JobError:
         seconds = self.lease.timeout_seconds or self.task.timeout_seconds
@@ -256,9 +255,8 @@ class Execution:
         self._heed(await self._send_advance(advance))
 
     async def _extend(self, milliseconds: int) -> datetime:
-        (held,) = await self._send_renewals(
-            [Renewal(holder=self.lease.job_id, token=self.lease.token, extend_ms=milliseconds)]
-        )
+        renewal = Renewal(holder=self.lease.job_id, token=self.lease.token, extend_ms=milliseconds)
+        (held,) = (await self._send_renewals([renewal])).held
         self._heed(held)
         assert held.expires_at is not None
         return held.expires_at

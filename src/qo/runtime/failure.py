@@ -9,9 +9,9 @@ from functools import lru_cache
 
 import msgspec
 
+from qo.ids import new_debug_id
 from qo.job import Job, JobError
 from qo.policy.redact import redact, secret_values
-from qo.runtime.ids import new_debug_id
 
 log = logging.getLogger("qo.worker")
 

@@ -15,6 +15,7 @@ from qo.errors import QoError
 from qo.event import CANCEL_WANTED, LEASE_LOST, Feed
 from qo.runtime.execution import Execution, Interruption
 from qo.runtime.shared_slots import SharedSlots
+from qo.runtime.store_time import StoreTime
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
@@ -36,6 +37,7 @@ class Heartbeat:
         lease_ms: int,
         renewals_per_lease: int,
         cursor: int,
+        store_time: StoreTime,
         shared: SharedSlots | None = None,
     ) -> None:
         """`cursor` is that of the feed before the worker's first claim, so that no cancel can come before it."""
@@ -43,6 +45,7 @@ class Heartbeat:
         self._registration = registration
         self._lease_ms = lease_ms
         self._cursor = cursor
+        self._store_time = store_time
         self._shared = shared
         self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
         self._worker_loop = asyncio.get_running_loop()
@@ -94,7 +97,7 @@ class Heartbeat:
         pause_seconds = self._every_seconds
         while True:
             await asyncio.sleep(pause_seconds)
-            # After a failure sooner: a store that comes back gives leases that ran out meanwhile half their time.
+            # After a failure sooner: only a renewal tells a store that comes back that this holder lives.
             pause_seconds = min(TRY_AGAIN_SECONDS, self._every_seconds / 2)
             try:
                 if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
@@ -118,7 +121,9 @@ class Heartbeat:
             Renewal(holder=execution.lease.job_id, token=token, lease_ms=self._lease_ms)
             for token, execution in held.items()
         ]
-        for answer in await self._store.renew(renewals, worker=self._registration.name):
+        renewed = await self._store.renew(renewals, worker=self._registration.name)
+        self._store_time.learn(renewed.now_ms)
+        for answer in renewed.held:
             if answer.lost:
                 self._interrupt(held[answer.token], Interruption.LOST)
             elif answer.cancel_wanted:

@@ -19,8 +19,8 @@ from typing import Any
 
 from qo.errors import QoError, StoreUnavailable
 from qo.event import GRANTED, LEASE_LOST, Feed
+from qo.ids import new_id
 from qo.runtime.callers import milliseconds
-from qo.runtime.ids import new_id
 from qo.runtime.limiter_callers import (
     Departure,
     Gatherer,
@@ -327,7 +327,7 @@ class Keeper:
         if not leases:
             return
         renewals = [Renewal(holder=lease.holder, token=lease.token, lease_ms=self._lease_ms) for lease in leases]
-        for lease, held in zip(leases, await self._store.renew(renewals), strict=True):
+        for lease, held in zip(leases, (await self._store.renew(renewals)).held, strict=True):
             if held.lost:
                 self._lose(lease.holder, lease.token)
 

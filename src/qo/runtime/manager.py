@@ -94,16 +94,12 @@ class _SlotsOnQueue:
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
         self._store: Store = queue.store
-        # By the lease it is told of, a store judges whether it was away for too long to blame the holders, so it is
-        # always told of the jobs' before it ends any.
-        self._jobs_lease_ms = milliseconds(queue.settings.concurrency.default_lease_duration_secs)
 
     async def try_acquire(
         self, group: str, limit: int, holder: str, worker_id: str | None, lease_seconds: float
     ) -> int | None:
         caller = self._caller(group, holder)
         wanted = Limit(group=group, slots=limit, source=Source.TASK)
-        await self._store.catch_up(lease_ms=self._jobs_lease_ms)
         self._queue.warn_of_ignored(await self._store.set_limits([wanted]))
         lease_ms = milliseconds(lease_seconds)
         ticket = Ticket(holder=caller, groups=(group,), lease_ms=lease_ms, wait_ms=0, worker=worker_id)
@@ -122,14 +118,15 @@ class _SlotsOnQueue:
         if slot is None:
             return False
         extend_ms = milliseconds(additional_seconds)
-        (held,) = await self._store.renew([Renewal(holder=slot.holder, token=slot.token, extend_ms=extend_ms)])
+        renewal = Renewal(holder=slot.holder, token=slot.token, extend_ms=extend_ms)
+        (held,) = (await self._store.renew([renewal])).held
         return not held.lost
 
     async def cleanup_expired(self, group: str) -> int:
         check_group(group)
         cursor = await self._store.newest_event()
         held = {slot.token for slot in (await self._store.group(group)).slots}
-        while (await self._store.catch_up(lease_ms=self._jobs_lease_ms)).more:
+        while (await self._store.catch_up()).more:
             pass
         return len(held & await run_out_since(self._store, cursor))
 

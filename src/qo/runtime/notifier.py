@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
 from qo.runtime.notify.attempt import Attempt, DeliveryFailed, attempt_in_thread
 from qo.runtime.notify.notice import Notice, one_line
 from qo.runtime.notify.signing import signature, verify
 from qo.settings import NotifySettings
+from qo.spans import system_now
 
 __all__ = ["Notice", "Notifier", "signature", "verify"]
 
@@ -37,7 +38,7 @@ class Notifier:
         settings: NotifySettings,
         *,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = system_now,
     ) -> None:
         """Raises `SettingsError` for a channel that is half configured, or to which no address can lead."""
         self._channels = _configured_channels(settings, clock)

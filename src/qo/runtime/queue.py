@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, overload
 
+from qo import chance
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
-from qo.policy.days import day_of, midnight
+from qo.policy.days import midnight
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
 from qo.policy.why import Why, explain
@@ -30,6 +29,7 @@ from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
 from qo.runtime.waiting import active_places, average_duration
 from qo.settings import Settings
+from qo.spans import Clock, system_ms
 from qo.store.base import Store
 from qo.store.check import check_submission
 from qo.store.values import (
@@ -56,10 +56,13 @@ PRESENT = "present"
 class Queue:
     """A line of jobs and its limits, on one store. Made by `qo.connect`."""
 
-    def __init__(self, store: Store, settings: Settings, *, draw: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, *, draw: Callable[[], float] = chance.draw, clock: Clock = system_ms
+    ) -> None:
         self.store = store
         self.settings = settings
         self._draw = draw
+        self._clock = clock
         self._warned: set[LimitIgnored] = set()
         self._begin()
         when_forked(self, Queue._begin_anew)
@@ -69,7 +72,7 @@ class Queue:
             self.store.submit, check=check_submission
         )
         self.follower = Follower(self.store)
-        self._estimator = Estimator(self.store, self.settings)
+        self._estimator = Estimator(self.store, self.settings, clock=lambda: self._clock() / 1000)
 
     def _begin_anew(self) -> None:
         leave_behind(self._submitting, self.follower, self._estimator)
@@ -165,8 +168,9 @@ class Queue:
             self.warn_of_ignored(answer.ignored)
             usage = None
             if answer.used_today is not None:
-                usage = usage_of_user(used=answer.used_today, quota=answer.daily_quota, resets_at=_next_reset())
-            return present(answer.job, self.settings, usage=usage, now=datetime.now(UTC))
+                resets_at = _resets_at(answer.today)
+                usage = usage_of_user(used=answer.used_today, quota=answer.daily_quota, resets_at=resets_at)
+            return present(answer.job, self.settings, usage=usage, now=self._now())
         if answer.reason is RefusalReason.PHASE_TAKEN:
             assert new.parent is not None
             assert new.phase is not None
@@ -248,14 +252,14 @@ class Queue:
         cursor = await self.store.newest_event() if after is None else after
         job = await self.store.job(job_id)
         if after is None:
-            yield _present(job, cursor)
+            yield self._present(job, cursor)
         if job.state in ENDED and (after is None or not await self._ended_after(job_id, after)):
             return
         async with aclosing(self.follower.follow(job_id, after=cursor)) as events:
             async for event in events:
                 if isinstance(event, Reset):
                     cursor = await self.store.newest_event()
-                    event = _present(await self.store.job(job_id), cursor)
+                    event = self._present(await self.store.job(job_id), cursor)
                 yield event
                 if event.kind in ENDED:
                     return
@@ -270,7 +274,7 @@ class Queue:
         visible = None
         if for_user is not None:
             visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
-        return explain(facts_of(blockers, visible=visible))
+        return explain(facts_of(blockers, visible=visible, now=self._now()))
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today; `tier` for a user who has none yet."""
@@ -278,18 +282,18 @@ class Queue:
         quota = used.daily_quota
         if quota is None and tier is not None:
             quota = find_tier(tier, self.settings.tiers).jobs_per_day
-        return usage_of_user(used=used.used_today, quota=quota, resets_at=_next_reset())
+        return usage_of_user(used=used.used_today, quota=quota, resets_at=_resets_at(used.today))
 
     async def _presented(self, job: Job, estimate: Estimate | None = None) -> Job:
         usage = None if job.user is None else await self.usage(job.user)
-        return present(job, self.settings, usage=usage, estimate=estimate, now=datetime.now(UTC))
+        return present(job, self.settings, usage=usage, estimate=estimate, now=self._now())
 
     async def _all_presented(
         self, jobs: Sequence[Job], estimates: Sequence[Estimate | None] | None = None
     ) -> list[Job]:
         users = sorted({job.user for job in jobs if job.user is not None})
         usages = dict(zip(users, await asyncio.gather(*map(self.usage, users)), strict=True))
-        now = datetime.now(UTC)
+        now = self._now()
         return [
             present(
                 job, self.settings, usage=None if job.user is None else usages[job.user], estimate=estimate, now=now
@@ -316,7 +320,7 @@ class Queue:
 
     async def analytics(self, *, minutes: int = 60) -> Analytics:
         """The line, who works on it, and how it went in the last minutes."""
-        since = _now_ms() // 60_000 - minutes
+        since = self._clock() // 60_000 - minutes
         return analyse(
             waiting=await self.store.waiting_count(),
             workers=await self.store.workers(),
@@ -427,16 +431,15 @@ class Queue:
             configured = [Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits]
             self.warn_of_ignored(await self.store.set_limits(configured))
 
+    def _present(self, job: Job, cursor: int) -> Event:
+        detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
+        return Event(id=cursor, at=self._now(), kind=job.state.value, subject=job.id, detail=detail)
 
-def _present(job: Job, cursor: int) -> Event:
-    detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
-    return Event(id=cursor, at=datetime.now(UTC), kind=job.state.value, subject=job.id, detail=detail)
+    def _now(self) -> datetime:
+        """For words such as "tomorrow". Only the store's clock decides."""
+        return moment(self._clock())
 
 
-def _next_reset() -> datetime:
+def _resets_at(today: int) -> datetime:
     """When the quota of a new day begins: midnight UTC, always."""
-    return moment(midnight(day_of(_now_ms()) + 1))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return moment(midnight(today + 1))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import datetime
 
 from qo.job import moment
 from qo.policy.why import Blocked, Facts, Holder
 from qo.store.values import Blockers, GroupStatus
 
 
-def facts_of(blockers: Blockers, *, visible: Collection[str] | None) -> Facts:
+def facts_of(blockers: Blockers, *, visible: Collection[str] | None, now: datetime) -> Facts:
     """`visible` are the holders whose names the asker may see; None: all."""
     return Facts(
         job=blockers.job,
@@ -20,7 +20,7 @@ def facts_of(blockers: Blockers, *, visible: Collection[str] | None) -> Facts:
         waits_for=blockers.waits_for,
         waits_for_state=blockers.waits_for_state,
         has_worker=blockers.has_worker,
-        now=datetime.now(UTC),
+        now=now,
     )
 
 

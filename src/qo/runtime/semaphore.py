@@ -102,19 +102,19 @@ class Semaphore:
     async def heartbeat(self, holder: str) -> bool:
         """Let the lease last for its full time from now. False: it is lost; stop the work, or acquire again."""
         caller = self._caller(holder)
-        await self._store.catch_up(lease_ms=self._jobs_lease_ms)
+        await self._store.catch_up()
         token = await self._token_of(caller)
         return token is not None and await self._renew(caller, token)
 
     async def cleanup(self) -> int:
         """End what has run out, everywhere, and tell how many of this user or project that were, jobs included.
 
-        After the store was away, or nobody looked for long, it first gives all of them half a job's lease to
-        renew; then this is 0, and a later call tells.
+        After the store was away, or nobody looked for long, time passed for no lease, so that its holder can renew it;
+        then this is 0, and a later call tells.
         """
         cursor = await self._store.newest_event()
         held = {slot.token for slot in (await self._store.group(self.group)).slots}
-        while (await self._store.catch_up(lease_ms=self._jobs_lease_ms)).more:
+        while (await self._store.catch_up()).more:
             pass
         return len(held & await run_out_since(self._store, cursor))
 
@@ -134,7 +134,8 @@ class Semaphore:
         return next((slot.token for slot in slots if slot.holder == caller and slot.worker_id is None), None)
 
     async def _renew(self, caller: str, token: str) -> bool:
-        (held,) = await self._store.renew([Renewal(holder=caller, token=token, lease_ms=self._lease_ms)])
+        renewal = Renewal(holder=caller, token=token, lease_ms=self._lease_ms)
+        (held,) = (await self._store.renew([renewal])).held
         return not held.lost
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self
 
+from qo import chance
 from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
+from qo.ids import new_id
 from qo.job import Job
-from qo.runtime.ids import new_id
 from qo.runtime.trouble import Trouble
 from qo.settings import Settings
 
@@ -104,7 +104,7 @@ class SharedSlots:
     def pause_seconds(self, group: str) -> float:
         """How long a group of which there was no slot is left alone: longer each time, and not the same for all."""
         longest = FIRST_PAUSE_SECONDS * 2.0 ** min(self._refused.get(group, 1) - 1, 10)
-        return min(longest, LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1)
+        return min(longest, LONGEST_PAUSE_SECONDS) * chance.between(0.5, 1)
 
     async def give_back(self, token: str) -> None:
         held = self._held.pop(token, None)

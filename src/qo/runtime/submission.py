@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
+from qo.ids import new_id
 from qo.job import New
 from qo.policy.admission import admission, find_tier
-from qo.runtime.ids import new_id
 from qo.settings import Settings, Tier
 from qo.store.values import Limit, Source, Standing, Submission
 
 
 def make_submission(new: New, settings: Settings, *, draw: Callable[[], float]) -> Submission:
     """Raises a `SubmitRefused` that names the field."""
-    admitted = admission(new, settings, now_ms=time.time_ns() // 1_000_000)
+    admitted = admission(new, settings)
     limits: tuple[Limit, ...] = ()
     if admitted.limited_group is not None and new.concurrency_limit is not None:
         limits = (Limit(group=admitted.limited_group, slots=new.concurrency_limit, source=Source.SUBMIT),)
@@ -32,6 +31,7 @@ def make_submission(new: New, settings: Settings, *, draw: Callable[[], float]) 
         limits=limits,
         unique=new.unique,
         run_at_ms=admitted.run_at_ms,
+        delay_ms=admitted.delay_ms,
         quota_jitter_ms=round(draw() * settings.queue.quota_jitter_secs * 1000),
         cap=admitted.cap,
         max_attempts=new.max_attempts,

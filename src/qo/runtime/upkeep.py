@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
 
+from qo import chance
 from qo.errors import QoError
 from qo.job import JobError
 from qo.runtime.notifier import Notice, Notifier
@@ -29,10 +29,9 @@ DAY_MS = 24 * HOUR_MS
 class Upkeep:
     """`run` goes on until it is cancelled."""
 
-    def __init__(self, queue: Queue, *, lease_ms: int, notifier: Notifier) -> None:
+    def __init__(self, queue: Queue, *, notifier: Notifier) -> None:
         self._store = queue.store
         self._settings = queue.settings
-        self._lease_ms = lease_ms
         self._notifier = notifier
 
     async def run(self) -> None:
@@ -44,7 +43,7 @@ class Upkeep:
         trouble = Trouble("upkeep could not be done")
         while True:
             # Drawn anew each time, so that workers which started together do not come together.
-            await asyncio.sleep(every_seconds * random.uniform(0.5, 1.5))
+            await asyncio.sleep(every_seconds * chance.between(0.5, 1.5))
             try:
                 await step()
                 trouble.over()
@@ -56,7 +55,7 @@ class Upkeep:
 
     async def catch_up(self) -> None:
         """Recover leases that ran out and let due jobs join. A claim does it too, but a full worker claims nothing."""
-        await _to_the_end(lambda: self._store.catch_up(lease_ms=self._lease_ms))
+        await _to_the_end(self._store.catch_up)
 
     async def tend(self) -> None:
         """Aging, confirmations, reminders and retention."""

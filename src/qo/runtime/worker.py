@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -14,17 +13,18 @@ from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
 from qo.forking import when_forked
+from qo.ids import new_id
 from qo.job import State
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.exchange import TRY_AGAIN_SECONDS, Exchange
 from qo.runtime.execution import Execution, Interruption
 from qo.runtime.gathering import Gathering
 from qo.runtime.heartbeat import Heartbeat
-from qo.runtime.ids import new_id
 from qo.runtime.notifier import Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
+from qo.runtime.store_time import StoreTime
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_start, told
@@ -65,6 +65,7 @@ class Worker:
         self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
         self._changed = asyncio.Event()
         self._exchange: Exchange
+        self._store_time: StoreTime
         self._stopping = False
         self._stopping_now = False
         self._heartbeat: Heartbeat | None = None
@@ -254,7 +255,7 @@ class Worker:
             self._start(lease)
             return
         await shared.give_back(lease.token)
-        closed = {} if full is None else {full: round((time.time() + shared.pause_seconds(full)) * 1000)}
+        closed = {} if full is None else {full: round(shared.pause_seconds(full) * 1000)}
         self._exchange.give(Outcome(job_id=lease.job_id, token=lease.token, state=State.QUEUED, closed=closed))
         self._changed.set()
 
@@ -262,7 +263,7 @@ class Worker:
         """Nobody has renewed it while its slots were being fetched, which may have taken long."""
         renewal = Renewal(holder=lease.job_id, token=lease.token, lease_ms=self._lease_ms)
         try:
-            (held,) = await self._store.renew([renewal], worker=self.name)
+            (held,) = (await self._store.renew([renewal], worker=self.name)).held
         except StoreUnavailable as error:
             self._exchange.not_reached.tell(error)
             return False
@@ -338,7 +339,9 @@ class Worker:
 
     @asynccontextmanager
     async def _registered(self) -> AsyncIterator[None]:
-        self.queue.warn_of_ignored(await self._store.register(self._registration()))
+        registered = await self._store.register(self._registration())
+        self._store_time = StoreTime(registered.now_ms)
+        self.queue.warn_of_ignored(registered.ignored)
         log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
         log.info("%s", self._store.promise)
         try:
@@ -365,6 +368,7 @@ class Worker:
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
             cursor=await self._store.newest_event(),
+            store_time=self._store_time,
             shared=self._shared,
         )
         self._heartbeat.start()
@@ -375,9 +379,9 @@ class Worker:
 
     @asynccontextmanager
     async def _minding(self) -> AsyncIterator[None]:
-        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=Notifier(self.queue.settings.notify))
+        upkeep = Upkeep(self.queue, notifier=Notifier(self.queue.settings.notify))
         background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
-        background += [asyncio.create_task(fire(entry, self.queue)) for entry in self._cron.values()]
+        background += [asyncio.create_task(fire(entry, self.queue, self._store_time)) for entry in self._cron.values()]
         try:
             yield
         finally:
@@ -433,6 +437,7 @@ class Worker:
             tasks=() if gone else tasks,
             places=self.concurrency,
             lifetime_ms=LIFETIME_MS,
+            lease_ms=self._lease_ms,
             host=socket.gethostname(),
             pid=os.getpid(),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 
 from qo.job import State
 from qo.policy.words import short_span
@@ -15,8 +14,8 @@ log = logging.getLogger("qo.worker")
 def told(outcome: Outcome) -> str:
     if outcome.state is State.QUEUED:
         return "handed back to its place"
-    if outcome.state is State.SCHEDULED and outcome.retry_at_ms is not None:
-        return f"failed, to be tried again in {short_span(outcome.retry_at_ms / 1000 - time.time())}"
+    if outcome.state is State.SCHEDULED and outcome.retry_after_ms is not None:
+        return f"failed, to be tried again in {short_span(outcome.retry_after_ms / 1000)}"
     return outcome.state.value
 
 

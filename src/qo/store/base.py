@@ -29,7 +29,18 @@ examining   Candidates of a task are its ready jobs and the jobs parked in a gro
             first such group and counts as one rejection there.
 callers     Waiting callers (tickets) are examined like jobs of a task of their own without gates. At the end
             of every step that writes, freed slots are handed over: see `acquire`.
-time        A step that begins with `catch_up` first notes the time, then deals with what has come due.
+noting      `claim`, `renew`, `acquire` and `catch_up` note the time at their start. L is the `lease_ms` of the worker
+            that registered last, DEFAULT_LEASE_MS before that. More than L/2 since the time noted before is a gap: the
+            store was away, or its clock jumped.
+counted     Leases and tickets end on counted time: the store's clock without the gaps that count for nothing. A gap
+            counts for nothing if a lease was renewed since the gap before, or if there was none before. Otherwise it
+            counts, but not for leases that began since the gap before. A renewal that ends a gap, of a lease longer
+            than 3/2 L, does not count as one: so long may pass between two of its renewals anyway.
+            So a holder that renews in time keeps its lease through any outages, and a dead holder's lease ends at the
+            latest when the second gap shows that nobody renews.
+steady      Spans (`delay_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock without its falls.
+            A fall is more than L back from the time noted before. It counts neither in steady nor in counted time.
+            Times that a caller gave are times on the store's clock, whatever it does.
 refunds     See `cancel`.
 """
 
@@ -55,9 +66,11 @@ from qo.store.values import (
     Outcome,
     Portion,
     Refusal,
+    Registered,
     Registration,
     Reminder,
     Renewal,
+    Renewed,
     Standing,
     Submission,
     Ticket,
@@ -82,9 +95,9 @@ class Store(Reading, Protocol):
         First, due jobs join the line (one portion). Then for each, in this order:
         1. A known id, or the unique key of an unfinished job: that job, unchanged.
         2. Its phase taken by another job: refused.
-        3. Quota. The day is that of `run_at_ms`, or of `now`. With a quota and no room on that day it is
-           deferred to the next day with room, at midnight UTC plus its jitter. The due times of one user's
-           deferred jobs of a day are kept sorted: a new one is added to them (a taken millisecond: the next
+        3. Quota. The day is that of `run_at_ms`, of `delay_ms` from `now`, or of `now`. With a quota and no room on
+           that day it is deferred to the next day with room, at midnight UTC plus its jitter. The due times of one
+           user's deferred jobs of a day are kept sorted: a new one is added to them (a taken millisecond: the next
            free one) and they are dealt out again in order of submission, so one user's jobs keep their order
            and the day's spread stays even. Every job with a user is charged to its day.
         4. Cap. Refused when it would join the line now and `cap` or more jobs are in line.
@@ -130,13 +143,12 @@ class Store(Reading, Protocol):
         worker: str | None = None,
         tickets: Sequence[str] = (),
         now: int | None = None,
-    ) -> list[Held]:
+    ) -> Renewed:
         """Extend every lease that is still owned, of jobs and callers; in passing keep the worker's registration
         and waiting tickets alive (by their own lifetimes).
 
         Notes the time. A lease past its end that no step has ended yet is extended like any other.
         Lost ones are reported and never added back: that would make two owners.
-        Answers one `Held` a renewal, in order.
         """
         ...
 
@@ -302,7 +314,7 @@ class Store(Reading, Protocol):
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+    async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         """A worker has started: it lives for `lifetime_ms` unless renewed. Its tasks' groups, attempts and limits
         (source TASK) replace those of workers started earlier; jobs parked in a group that their task no longer names
         enter the line anew. `tasks` empty: the worker is gone.
@@ -330,16 +342,13 @@ class Store(Reading, Protocol):
 
     # --- upkeep: bounded, in order, safe at any time ----------------------------------------------------------
 
-    async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
+    async def catch_up(self, *, now: int | None = None) -> Portion:
         """Deal with what has come due, as `claim` and `acquire` do at their start; at most one portion of each.
 
-        Notes the time (as `renew` does): if more than two thirds of `lease_ms` have passed since it was last
-        noted, no lease ends during the next half `lease_ms` (once: not if the time noted last lies within such a
-        delay, or those who look seldom would never see a lease end); if it went back by more than `lease_ms`, all ends
-        of leases and tickets and closed groups go back with it. Then, in this order: groups closed until now
-        open; tickets past their end are dropped; leases past their end are over, by (end, token): a caller's is
-        gone; a job is cancelled if that was wanted, failed if its attempts are spent, else back in line; due
-        jobs join the line. Jobs come back before any due one joins, and after all slots are free.
+        Notes the time. Then, in this order: groups closed until now open; tickets past their end are dropped; leases
+        past their end are over, by (end, token): a caller's is gone; a job is cancelled if that was wanted, failed if
+        its attempts are spent, else back in line; due jobs join the line. Jobs come back before any due one joins, and
+        after all slots are free.
         Answers the ids of jobs whose lease was over and of those that joined.
         Events: lease_lost and the new state; queued.
         """

@@ -91,6 +91,12 @@ def _check_submission(submission: Submission) -> None:
         check_name("unique", submission.unique)
     if submission.run_at_ms is not None:
         check_number("run_at_ms", submission.run_at_ms, 0, MAX_TIME_MS)
+    if submission.delay_ms is not None:
+        check_number("delay_ms", submission.delay_ms, 0, MAX_SPAN_MS)
+        if submission.run_at_ms is not None:
+            raise InvalidValue(
+                f"delay_ms is {submission.delay_ms} and run_at_ms is {submission.run_at_ms}; give one of the two."
+            )
     if submission.cap is not None:
         check_number("cap", submission.cap, 0)
     if submission.timeout_ms is not None:
@@ -142,10 +148,10 @@ def check_outcome(outcome: Outcome) -> None:
     check_name("job_id", outcome.job_id)
     check_name("token", outcome.token)
     check_outcome_state(outcome.state)
-    if outcome.state is State.SCHEDULED and outcome.retry_at_ms is None:
-        raise InvalidValue("retry_at_ms is not given; the state scheduled needs the time of next attempt.")
-    if outcome.retry_at_ms is not None:
-        check_number("retry_at_ms", outcome.retry_at_ms, 0, MAX_TIME_MS)
+    if outcome.state is State.SCHEDULED and outcome.retry_after_ms is None:
+        raise InvalidValue("retry_after_ms is not given; the state scheduled needs the span until the next attempt.")
+    if outcome.retry_after_ms is not None:
+        check_number("retry_after_ms", outcome.retry_after_ms, 0, MAX_SPAN_MS)
     if outcome.result is not None:
         check_result(outcome.result)
     if outcome.error is not None:
@@ -232,6 +238,7 @@ def check_registration(registration: Registration) -> None:
     # A worker that says goodbye has no tasks, and then its places mean nothing.
     check_number("places", registration.places, 1 if named else 0)
     check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)
+    check_number("lease_ms", registration.lease_ms, 1, MAX_SPAN_MS)
     if registration.host is not None:
         check_name("host", registration.host)
     if registration.pid is not None:

@@ -132,9 +132,9 @@ def check_standing(standing: Standing) -> None:
 
 
 def check_closed(closed: Mapping[str, int]) -> None:
-    for group, until in closed.items():
+    for group, closed_ms in closed.items():
         check_group(group)
-        check_number("closed until of group", until, 0, MAX_TIME_MS, of=group)
+        check_number("closed of group", closed_ms, 0, MAX_SPAN_MS, of=group)
 
 
 def check_average(average: Average) -> None:

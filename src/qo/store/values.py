@@ -113,6 +113,9 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     limits: tuple[Limit, ...] = ()
     unique: str | None = None
     run_at_ms: int | None = None
+    """a time on the store's clock"""
+    delay_ms: int | None = None
+    """a span from the step that stores the job; not together with `run_at_ms`"""
     quota_jitter_ms: int = 0
     cap: int | None = None
     """refuse when so many are in line and this one would join it now"""
@@ -146,6 +149,8 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     used_today: int | None = None
     """what the job's user has been charged for the day of `now`, this job included; None without a user"""
     daily_quota: int | None = None
+    today: int
+    """the day of `now`, counted from 1970"""
 
 
 # --- running --------------------------------------------------------------------------------------------------
@@ -247,6 +252,13 @@ class Held(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_at: datetime | None = None
 
 
+class Renewed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`held` answers the renewals, in order. `now_ms` is the store's time."""
+
+    held: tuple[Held, ...]
+    now_ms: int
+
+
 class Average(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An exponential moving average to be moved by one observation; `first` is what it starts from."""
 
@@ -260,11 +272,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     succeeded   `result`
     failed      `error`
-    scheduled   again at `retry_at_ms`, unless all attempts are spent: then failed, with `error`
+    scheduled   again in `retry_after_ms`, unless all attempts are spent: then failed, with `error`
     confirming  waits for a person, with `message`
     cancelled   because it was wanted, with `message`
     queued      handed back to its place, without an attempt spent; `closed` names groups whose slots are
-                kept elsewhere and were found full: each stays closed until its time
+                kept elsewhere and were found full: each stays closed for its number of milliseconds
     """
 
     job_id: str
@@ -273,7 +285,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     result: bytes | None = None
     error: JobError | None = None
     message: str | None = None
-    retry_at_ms: int | None = None
+    retry_after_ms: int | None = None
     closed: dict[str, int] = {}
     averages: tuple[Average, ...] = ()
     """moved by the run's seconds when it succeeded"""
@@ -331,6 +343,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 DEFAULT_MAX_ATTEMPTS = 3
+DEFAULT_LEASE_MS = 300_000
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -346,8 +359,17 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tasks: tuple[TaskOptions, ...]
     places: int
     lifetime_ms: int = 30_000
+    lease_ms: int = DEFAULT_LEASE_MS
+    """how long the leases of this worker's jobs last"""
     host: str | None = None
     pid: int | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """`ignored`: the limits that a stronger source kept out. `now_ms` is the store's time."""
+
+    ignored: tuple[LimitIgnored, ...] = ()
+    now_ms: int
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -411,6 +433,8 @@ class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     daily_quota: int | None = None
     used_today: int = 0
     deferred: int = 0
+    today: int
+    """the day of `now`, counted from 1970"""
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -10,10 +10,11 @@ from math import inf
 import msgspec
 
 from qo.errors import StoreUnavailable
+from qo.ids import new_mark
 from qo.store.bucket.keys import slot_key
 from qo.store.bucket.lease import SlotLease
 from qo.store.bucket.objects import Objects, Outcome, Stored
-from qo.store.bucket.record import SlotRecord, decode, encode, new_mark
+from qo.store.bucket.record import SlotRecord, decode, encode
 from qo.store.bucket.watch import SlotSeen, Watch
 
 TRIES = 5

@@ -13,12 +13,12 @@ read back, and what stands there decides:
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from qo import chance
 from qo.errors import SettingsError, StoreUnavailable
 from qo.forking import when_forked
 from qo.store.bucket.address import Address
@@ -211,7 +211,7 @@ class Objects:
 
     async def _pause(self, attempt: int) -> None:
         # Never the same for all who wait: what made one fail is often that all came at once.
-        await self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1))
+        await self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * chance.between(0.5, 1))
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
         advice = "see that it is up and can be reached from here"

@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 
 from qo.errors import StoreUnavailable
+from qo.ids import new_mark
 from qo.store.bucket.keys import PROBES
 from qo.store.bucket.objects import Objects, Outcome
-from qo.store.bucket.record import new_mark
 
 log = logging.getLogger("qo.store")
 

@@ -6,19 +6,12 @@ a condition on a record of long ago would hold again.
 
 from __future__ import annotations
 
-import secrets
 from datetime import datetime
 from typing import TypeVar
 
 import msgspec
 
 from qo.errors import StoreUnavailable
-
-MARK_BYTES = 12
-
-
-def new_mark() -> str:
-    return secrets.token_hex(MARK_BYTES)
 
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

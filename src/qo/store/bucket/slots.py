@@ -7,13 +7,14 @@ deletion, so a late one could remove the record of the next holder; and a free r
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Any, NamedTuple, Self, TypeVar
 from weakref import WeakValueDictionary
 
+from qo import chance
 from qo.errors import InvalidValue, LeaseAlive, QoError, SlotNotFound, StoreUnavailable
+from qo.ids import new_mark
 from qo.store.bucket.address import parse_address
 from qo.store.bucket.clock import elapsed_seconds, utc_now
 from qo.store.bucket.driver import client_for
@@ -22,7 +23,7 @@ from qo.store.bucket.keys import MAX_SLOTS, ROOT, limit_key, name_of
 from qo.store.bucket.lease import SlotLease
 from qo.store.bucket.objects import Objects
 from qo.store.bucket.probe import probe
-from qo.store.bucket.record import LimitRecord, SlotRecord, decode, encode, new_mark
+from qo.store.bucket.record import LimitRecord, SlotRecord, decode, encode
 from qo.store.bucket.room import slots_to_try
 from qo.store.bucket.watch import View, Watch
 from qo.store.check_value import check_by, check_finite, check_group, check_name, check_number, shown
@@ -64,7 +65,7 @@ class BucketSlots:
         *,
         clock: Callable[[], float] = elapsed_seconds,
         wall_clock: Callable[[], datetime] = utc_now,
-        shuffle: Callable[[list[int]], None] = random.shuffle,
+        shuffle: Callable[[list[int]], None] = chance.shuffle,
     ) -> None:
         self._objects = objects
         self._clock = clock
@@ -84,7 +85,7 @@ class BucketSlots:
         clock: Callable[[], float] = elapsed_seconds,
         wall_clock: Callable[[], datetime] = utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        shuffle: Callable[[list[int]], None] = random.shuffle,
+        shuffle: Callable[[list[int]], None] = chance.shuffle,
     ) -> Self:
         """On `s3://bucket/prefix`, `gs://…` or `az://…`; endpoint, region and credentials from the environment that
         the tools of each use, or from the url's query.

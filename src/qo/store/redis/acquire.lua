@@ -24,20 +24,20 @@ local function grant_at_once(wanted)
   line.drawn_place(0)
   lease.grant({
     holder = wanted.holder, groups = wanted.groups, worker = wanted.worker, joined_at = step.now,
-  }, step.now + wanted.lease_ms)
+  }, wanted.lease_ms)
   return true
 end
 
 local function stand_in_line(wanted)
   local known = tickets.get(wanted.holder)
   if known then
-    known.wait_ms, known.lease_ms, known.expires_at = wanted.wait_ms, wanted.lease_ms, step.now + wanted.wait_ms
+    known.wait_ms, known.lease_ms, known.expires_at = wanted.wait_ms, wanted.lease_ms, step.counted_now() + wanted.wait_ms
     tickets.save(known)
     return
   end
   tickets.enter({
     holder = wanted.holder, key = line.order_key(wanted.priority, line.drawn_place(0)), groups = wanted.groups,
-    expires_at = step.now + wanted.wait_ms, lease_ms = wanted.lease_ms, wait_ms = wanted.wait_ms,
+    expires_at = step.counted_now() + wanted.wait_ms, lease_ms = wanted.lease_ms, wait_ms = wanted.wait_ms,
     worker = wanted.worker, joined_at = step.now,
   })
 end
@@ -47,11 +47,11 @@ local function grant_of(holder)
   if not token then
     return { waiting = tickets.get(holder) ~= nil }
   end
-  return { token = token, slots = lease.slots(lease.get(token)), expires_at = lease.end_of(token) }
+  return { token = token, slots = lease.slots(lease.get(token)), expires_at = lease.end_on_the_clock(token) }
 end
 
 if #arguments.tickets > 0 then
-  catch_up.run(arguments.tickets[1].lease_ms)
+  catch_up.run()
 end
 local asking, holders = {}, {}
 for i, wanted in ipairs(arguments.tickets) do

@@ -30,7 +30,7 @@ local function advance(item, row)
   if item.checkpoint then
     later('HSET', key('checkpoints'), row.number, step.blob(item.checkpoint))
   end
-  return { expires_at = lease.end_of(row.token), cancel_wanted = row.cancel_wanted }
+  return { expires_at = lease.end_on_the_clock(row.token), cancel_wanted = row.cancel_wanted }
 end
 
 local found, answers = rows.named_by(arguments.advances), {}

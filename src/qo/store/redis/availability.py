@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 import socket
 import threading
 import time
 
+from qo import chance
 from qo.store.redis.address import Address
 
 log = logging.getLogger("qo.store")
@@ -45,7 +45,7 @@ class Availability:
 def pause_seconds(attempts: int) -> float:
     """How long to wait before trying again, after so many attempts; never the same for all who wait."""
     longest = LONGEST_PAUSE_SECONDS if attempts > 10 else FIRST_PAUSE_SECONDS * 2.0**attempts
-    return min(LONGEST_PAUSE_SECONDS, longest) * random.uniform(0.5, 1)
+    return min(LONGEST_PAUSE_SECONDS, longest) * chance.between(0.5, 1)
 
 
 def said(cause: BaseException) -> str:

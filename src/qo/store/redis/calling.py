@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from qo.errors import InvalidTransition, JobNotFound, ParentNotFound, QoError
+from qo.ids import new_mark
 from qo.job import State
 from qo.policy.lifecycle import allowed_after
 from qo.store.redis.client import Client
@@ -37,7 +37,7 @@ class Calling:
     ) -> Reply:
         """`once`: to be answered from memory when it is sent again, because doing it twice would not be the same."""
         arguments = {**arguments, "examine": self.bounds.examine, "portion": self.bounds.portion, "now": now}
-        operation = secrets.token_hex(12) if once else ""
+        operation = new_mark() if once else ""
         return Reply(await self.client.run(function(name), [_encode(arguments), operation, *blobs]))
 
     async def _command(self, command: str, key: str, *arguments: str | int) -> Any:

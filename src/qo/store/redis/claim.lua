@@ -13,7 +13,7 @@ if #known > 0 then
   return step.answer({ more = false }, claiming.leases(known))
 end
 
-local _, more_due = catch_up.run(arguments.lease_ms)
+local _, more_due = catch_up.run()
 wake.forget(arguments.worker)
 local taken, more = claiming.take(
   arguments.worker, arguments.tasks, arguments.places, arguments.lease_ms, arguments.claim_id

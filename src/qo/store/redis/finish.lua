@@ -26,9 +26,9 @@ local function state_after(row, outcome)
 end
 
 local function close_groups(closed)
-  for name, closed_until in pairs(closed or NONE) do
+  for name, closed_ms in pairs(closed or NONE) do
     local group = groups.get(name)
-    group.closed_until = closed_until
+    group.closed_until = step.steady_now() + closed_ms
     groups.store(group)
   end
 end
@@ -50,8 +50,9 @@ end
 
 local function schedule_retry(row, outcome)
   leave_worker(row, 'scheduled')
-  row.run_at = outcome.retry_at_ms
-  line.set_due(row, row.run_at)
+  row.run_at = step.now + outcome.retry_after_ms
+  row.steady_at = step.steady_now() + outcome.retry_after_ms
+  line.wait_until_due(row)
   row.error = outcome.error
   step.figure('ended:scheduled', step.now - row.started_at)
   line.tell_time('scheduled', row)
@@ -68,10 +69,10 @@ local function release_next_phase(row)
   local number = call('HGET', key('phases:', row.parent), row.phase + 1)
   local following = number and rows.get(number)
   if following and following.state == 'waiting' and not following.due_at then
-    if following.run_at and following.run_at > step.now then
-      line.set_due(following, following.run_at)
-    else
+    if line.is_due(following) then
       released[#released + 1] = following
+    else
+      line.wait_until_due(following)
     end
   end
 end

@@ -21,7 +21,7 @@ rows.load(numbers)
 for _, token in ipairs(tokens) do
   local held = lease.get(token)
   if held.job then
-    found[#found + 1] = answer.lease(rows.get(held.job), held, lease.end_of(token))
+    found[#found + 1] = answer.lease(rows.get(held.job), held, lease.end_on_the_clock(token))
   end
 end
 return step.answer(NONE, found)

@@ -1,7 +1,7 @@
 -- register: a worker has started, or is gone.
 --
--- Arguments  name, tasks (none: gone), places, lifetime_ms, host, pid
--- Answers    limits that a stronger source keeps out
+-- Arguments  name, tasks (none: gone), places, lifetime_ms, lease_ms, host, pid
+-- Answers    limits that a stronger source keeps out; the time
 -- Events     limit, where changed
 -- flags allow-oom
 -- include lib/limits.lua
@@ -43,10 +43,13 @@ if arguments.tasks then
     replace_options(task)
     limits.grant(task.name, task.limit, TASK, ignored)
   end
+  if arguments.lease_ms ~= step.counter('lease_ms') then
+    step.set_counter('lease_ms', arguments.lease_ms)
+  end
 else
   local known = call('HGET', key('workers'), arguments.name)
   call('HDEL', key('workers'), arguments.name)
   wake.forget_wholly(arguments.name, known and cmsgpack.unpack(known).tasks or NONE)
 end
 hand_over()
-return step.answer({ ignored = ignored })
+return step.answer({ ignored = ignored, now = step.now })

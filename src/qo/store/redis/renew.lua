@@ -1,17 +1,16 @@
 -- renew: keep leases, tickets and a worker's registration alive.
 --
 -- Arguments  renewals, worker, tickets
--- Answers    for each lease, its new end, or that it is lost; whether a cancel is wanted
+-- Answers    for each lease, its new end, or that it is lost; whether a cancel is wanted. The time
 -- Events     none
 --
 -- A lost lease is reported and never added back: that would make two owners.
 -- flags allow-oom
 -- include lib/catch_up.lua
 
-local tokens, longest = {}, 0
+local tokens = {}
 for i, renewal in ipairs(arguments.renewals) do
   tokens[i] = renewal.token
-  longest = math.max(longest, renewal.lease_ms)
 end
 lease.load(tokens)
 local numbers = {}
@@ -21,9 +20,7 @@ for _, token in ipairs(tokens) do
 end
 rows.load(numbers)
 
-if longest > 0 then
-  catch_up.note_time(longest)
-end
+local ends_gap = catch_up.note_time()
 if arguments.worker then
   local text = call('HGET', key('workers'), arguments.worker)
   if text then
@@ -35,7 +32,7 @@ end
 for _, holder in ipairs(arguments.tickets or NONE) do
   local ticket = tickets.get(holder)
   if ticket then
-    ticket.expires_at = step.now + ticket.wait_ms
+    ticket.expires_at = step.counted_now() + ticket.wait_ms
     tickets.save(ticket)
   end
 end
@@ -46,14 +43,15 @@ for i, renewal in ipairs(arguments.renewals) do
   if held and held.holder == renewal.holder then
     local expires_at = lease.end_of(renewal.token)
     if renewal.lease_ms > 0 then
-      expires_at = math.max(expires_at, step.now + renewal.lease_ms)
+      expires_at = math.max(expires_at, step.counted_now() + renewal.lease_ms)
     end
     expires_at = expires_at + renewal.extend_ms
     step.comes('expiry', expires_at, renewal.token)
+    catch_up.note_renewal(renewal.lease_ms, ends_gap)
     local row = held.job and rows.get(held.job)
-    answers[i] = { expires_at = expires_at, cancel_wanted = row and row.cancel_wanted }
+    answers[i] = { expires_at = expires_at + step.counter('uncounted_ms'), cancel_wanted = row and row.cancel_wanted }
   else
     answers[i] = { lost = true }
   end
 end
-return step.answer({ answers = answers })
+return step.answer({ answers = answers, now = step.now })

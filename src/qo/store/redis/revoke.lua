@@ -13,7 +13,7 @@ if not token then
   return step.refuse('no_slot')
 end
 local holder = lease.get(token).holder
-if lease.end_of(token) > step.now and not arguments.force then
+if lease.end_of(token) > step.counted_now() and not arguments.force then
   return step.refuse('alive', { holder = holder })
 end
 lease.lose({ token }, 'revoked')

@@ -39,6 +39,7 @@ class JobRow(msgspec.Struct, gc=False):
     position_original: int | None = None
     run_at: int | None = None
     due_at: int | None = None
+    steady_at: int | None = None
     quota_day: int | None = None
     deferred: bool = False
     attempts: int = 0

@@ -39,15 +39,17 @@ from qo.store.values import (
     Outcome,
     Portion,
     Refusal,
+    Registered,
     Registration,
     Reminder,
     Renewal,
+    Renewed,
     Standing,
     Submission,
     Ticket,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
 
@@ -86,10 +88,16 @@ class RedisStore(Reading):
         written = await self._command("GET", "schema")
         if written is None:
             written = await self._begin_namespace()
-        if (found := int(written)) > SCHEMA:
+        found = int(written)
+        if found > SCHEMA:
             raise StoreUnavailable(
                 f"This namespace was written by a newer qo (schema {found}, this one knows {SCHEMA}); "
                 "upgrade qo, or name another namespace."
+            )
+        if found < SCHEMA:
+            raise StoreUnavailable(
+                f"This namespace was written by an older qo (schema {found}, this one knows {SCHEMA}); "
+                "let that version finish its jobs, or name another namespace."
             )
 
     async def _begin_namespace(self) -> bytes:
@@ -139,7 +147,7 @@ class RedisStore(Reading):
         worker: str | None = None,
         tickets: Sequence[str] = (),
         now: int | None = None,
-    ) -> list[Held]:
+    ) -> Renewed:
         check.check_renewals(renewals, worker=worker, tickets=tickets)
         wanted = {
             "renewals": [wire.renewal(renewal) for renewal in renewals],
@@ -149,7 +157,8 @@ class RedisStore(Reading):
         extends = any(renewal.extend_ms for renewal in renewals)
         reply = await self._run("renew", wanted, now=now, once=extends)
         answers = zip(renewals, reply.answer["answers"], strict=True)
-        return [wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers]
+        held = tuple(wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers)
+        return Renewed(held=held, now_ms=reply.answer["now"])
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
         blobs: list[bytes] = []
@@ -298,15 +307,15 @@ class RedisStore(Reading):
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+    async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         check.check_registration(registration)
-        return wire.ignored(await self._run("register", wire.registration(registration), now=now, once=True))
+        reply = await self._run("register", wire.registration(registration), now=now, once=True)
+        return Registered(ignored=wire.ignored(reply), now_ms=reply.answer["now"])
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
-    async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
-        check.check_upkeep(lease_ms=lease_ms)
-        return wire.portion(await self._run("catch_up", {"lease_ms": lease_ms}, now=now, once=True))
+    async def catch_up(self, *, now: int | None = None) -> Portion:
+        return wire.portion(await self._run("catch_up", {}, now=now, once=True))
 
     async def age(self, *, period_ms: int, now: int | None = None) -> Portion:
         check.check_upkeep(period_ms=period_ms)

@@ -1,7 +1,7 @@
 -- submit: admit each job or refuse it, one after the other.
 --
 -- Arguments  submissions, each with the number of its payload in argv
--- Answers    for each, the job or the reason
+-- Answers    for each, the job or the reason; the day
 -- Events     the state of each job accepted. Audit "submit" where the submitter is named
 --
 -- A refused one must leave nothing, and nothing can be undone: whether it is refused is worked out first, also what
@@ -58,7 +58,9 @@ local function new_row(submission, standing)
   return {
     id = submission.id, task = submission.task, state = 'waiting', priority = priority_of(submission),
     user = submission.user, project = submission.project, parent = submission.parent, phase = submission.phase,
-    own_groups = submission.groups, unique_key = submission.unique, run_at = submission.run_at_ms,
+    own_groups = submission.groups, unique_key = submission.unique,
+    run_at = submission.delay_ms and step.now + submission.delay_ms or submission.run_at_ms,
+    steady_at = submission.delay_ms and step.steady_now() + submission.delay_ms,
     max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
     tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
     iterations_batch = standing.iterations_batch, iterations_granted = standing.iterations_batch,
@@ -78,13 +80,9 @@ local function day_it_is_due(row)
   return quota.day_of(math.max(row.run_at or step.now, step.now))
 end
 
-local function is_due_now(row)
-  return not row.run_at or row.run_at <= step.now
-end
-
 local function refused(submission, row, standing, is_new)
   -- Full, when it would join the line now.
-  if not submission.cap or not is_due_now(row) or waits_for_phase(row) then
+  if not submission.cap or not line.is_due(row) or waits_for_phase(row) then
     return
   end
   local size = row.user and standing and standing.daily_quota
@@ -147,9 +145,9 @@ local function accept(submission, row, standing, is_new, ignored)
   note_whom_it_belongs_to(row)
   if waits then
     step.event('waiting', row.id)
-  elseif not is_due_now(row) then
+  elseif not line.is_due(row) then
     row.state = 'scheduled'
-    line.set_due(row, row.run_at)
+    line.wait_until_due(row)
     line.tell_time('scheduled', row)
   else
     line.join(row)
@@ -192,4 +190,4 @@ for i, submission in ipairs(arguments.submissions) do
   answers[i] = known_before(submission, numbers[i] or number_of[submission.id]) or admit(submission, number_of)
 end
 hand_over()
-return answer.send({ answers = answers })
+return answer.send({ answers = answers, today = quota.day_of(step.now) })

@@ -1,7 +1,7 @@
 -- usage: what a user was charged for the day of now.
 --
 -- Arguments  user
--- Answers    tier, daily_quota, used_today, deferred
+-- Answers    tier, daily_quota, used_today, deferred, today
 -- flags no-writes
 -- include lib/users.lua
 
@@ -9,5 +9,5 @@ local standing = users.standing(arguments.user) or NONE
 return step.answer({
   tier = standing.tier, daily_quota = standing.daily_quota,
   used_today = quota.used_on(arguments.user, quota.day_of(step.now)),
-  deferred = call('ZCARD', key('deferred:', arguments.user)),
+  deferred = call('ZCARD', key('deferred:', arguments.user)), today = quota.day_of(step.now),
 })

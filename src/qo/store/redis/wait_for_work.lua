@@ -8,8 +8,10 @@
 -- include lib/wake.lua
 
 local function next_due()
-  local expiry = math.max(step.soonest('expiry'), step.counter('no_expiry_before'))
-  return math.min(step.soonest('due'), step.soonest('closed'), expiry)
+  return math.min(
+    step.soonest_on_the_clock('due'), step.soonest_on_the_clock('spans'), step.soonest_on_the_clock('closed'),
+    step.soonest_on_the_clock('expiry')
+  )
 end
 
 local function is_claimable()
@@ -44,4 +46,4 @@ end
 if arguments.idle_ms > 0 then
   put_down()
 end
-return step.answer({ claimable = false, due_in_ms = due_at < NEVER and due_at - step.now or nil })
+return step.answer({ claimable = false, due_in_ms = due_at < NEVER / 2 and due_at - step.now or nil })

@@ -79,7 +79,7 @@ def outcome(item: Outcome, blobs: list[bytes]) -> dict[str, Any]:
         "result": _blob(blobs, item.result),
         "error": None if item.error is None else json_text(item.error),
         "message": item.message,
-        "retry_at_ms": item.retry_at_ms,
+        "retry_after_ms": item.retry_after_ms,
         "closed": item.closed or None,
         "averages": item.averages or None,
     }
@@ -91,6 +91,7 @@ def registration(item: Registration) -> dict[str, Any]:
         "tasks": [_task(task) for task in item.tasks] or None,
         "places": item.places,
         "lifetime_ms": item.lifetime_ms,
+        "lease_ms": item.lease_ms,
         "host": item.host,
         "pid": item.pid,
     }
@@ -130,6 +131,7 @@ def admitted(reply: Reply, item: Submission, answer: Mapping[str, Any]) -> Accep
         ignored=_limits_ignored(answer.get("ignored") or ()),
         used_today=answer.get("used_today"),
         daily_quota=answer.get("daily_quota"),
+        today=reply.answer["today"],
     )
 
 

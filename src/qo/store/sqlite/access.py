@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -14,6 +13,7 @@ import apsw
 
 from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
+from qo.spans import system_ms
 from qo.store.sqlite.changes import Changes
 from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.connection import connect
@@ -91,7 +91,7 @@ class Access:
 
     async def _write(self, operation: Callable[[Step], T], now: int | None = None, *, urgent: bool = False) -> T:
         def run(db: apsw.Connection) -> T:
-            step = Step(db, clock() if now is None else now, self.bounds)
+            step = Step(db, system_ms() if now is None else now, self.bounds)
             answer = operation(step)
             step.write()
             return answer
@@ -135,7 +135,3 @@ class Access:
 def _identity(path: str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
-
-
-def clock() -> int:
-    return time.time_ns() // 1_000_000

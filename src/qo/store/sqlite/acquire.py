@@ -13,6 +13,7 @@ from qo.job import moment
 from qo.policy.ordering import drawn_place, order_key
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
+from qo.store.sqlite.counted_time import counted_now, on_the_clock
 from qo.store.sqlite.hand_over import drop_ticket, hand_over
 from qo.store.sqlite.lease import end_leases
 from qo.store.sqlite.rows import to_json
@@ -22,7 +23,7 @@ from qo.store.values import Grant, Ticket
 
 def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
     if tickets:
-        catch_up(step, lease_ms=tickets[0].lease_ms)
+        catch_up(step)
     asking = set()
     for ticket in tickets:
         asking.add(ticket.holder)
@@ -40,7 +41,8 @@ def _grant_of(step: Step, holder: str) -> Grant:
         waiting = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (holder,))
         return Grant(holder=holder, waiting=bool(waiting))
     token, expires_at = held
-    return Grant(holder=holder, token=str(token), slots=step.groups.held_by(token), expires_at=moment(expires_at))
+    ends_at = moment(on_the_clock(step, expires_at))
+    return Grant(holder=holder, token=str(token), slots=step.groups.held_by(token), expires_at=ends_at)
 
 
 def _stand_in_line(step: Step, ticket: Ticket) -> None:
@@ -48,7 +50,7 @@ def _stand_in_line(step: Step, ticket: Ticket) -> None:
     if known:
         step.db.execute(
             "UPDATE ticket SET wait_ms = ?, lease_ms = ?, expires_at = ? WHERE holder = ?",
-            (ticket.wait_ms, ticket.lease_ms, step.now + ticket.wait_ms, ticket.holder),
+            (ticket.wait_ms, ticket.lease_ms, counted_now(step) + ticket.wait_ms, ticket.holder),
         )
         return
     key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
@@ -62,7 +64,7 @@ def _stand_in_line(step: Step, ticket: Ticket) -> None:
             key,
             to_json(ticket.groups),
             parked,
-            step.now + ticket.wait_ms,
+            counted_now(step) + ticket.wait_ms,
             ticket.lease_ms,
             ticket.wait_ms,
             ticket.worker,

@@ -14,6 +14,7 @@ import msgspec
 from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
 from qo.store.sqlite import sql
+from qo.store.sqlite.counted_time import on_the_clock
 from qo.store.sqlite.lease import held_job
 from qo.store.sqlite.rows import save, to_json
 from qo.store.sqlite.step import Step
@@ -49,5 +50,5 @@ def _advance(step: Step, item: Advance) -> Held:
         holder=item.job_id,
         token=item.token,
         cancel_wanted=bool(row.cancel_wanted),
-        expires_at=moment(expires_at),
+        expires_at=moment(on_the_clock(step, expires_at)),
     )

@@ -7,18 +7,20 @@ Events   lease_lost and the new state of each; queued
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from qo.store.sqlite import sql
-from qo.store.sqlite.clock import note_time
+from qo.store.sqlite.counted_time import counted_now, note_time, steady_now
 from qo.store.sqlite.hand_over import drop_ticket, hand_over
 from qo.store.sqlite.lease import lose_leases
-from qo.store.sqlite.line import join_in_order
-from qo.store.sqlite.rows import select
+from qo.store.sqlite.line import in_joining_order, join_all
+from qo.store.sqlite.rows import JobRow, select
 from qo.store.sqlite.step import Step
 from qo.store.values import Portion
 
 
-def catch_up(step: Step, *, lease_ms: int) -> Portion:
-    note_time(step, lease_ms)
+def catch_up(step: Step) -> Portion:
+    note_time(step)
     opened_all = _open_closed_groups(step)
     dropped_all = _drop_tickets(step)
     expired, expired_all = _end_leases(step)
@@ -30,23 +32,32 @@ def catch_up(step: Step, *, lease_ms: int) -> Portion:
 
 def join_due(step: Step) -> tuple[list[str], bool]:
     """Let due jobs join the line, one portion; their ids, and whether that was all."""
-    rows = list(
-        select(
-            step.db,
-            "due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, parent_order, phase, id LIMIT ?",
-            (step.now, step.bounds.portion + 1),
-        )
-    )
+    rows = in_joining_order([*_due(step, "steady_at IS NULL", step.now), *_due_by_span(step)])
     portion = rows[: step.bounds.portion]
-    join_in_order(step, portion)
+    join_all(step, portion)
     return [row.id for row in portion], len(rows) <= step.bounds.portion
+
+
+def _due_by_span(step: Step) -> Iterator[JobRow]:
+    for row in _due(step, "steady_at IS NOT NULL", steady_now(step)):
+        assert row.due_at is not None
+        row.due_at += step.number("fallen_ms")  # by the store's clock, as those that wait for a time
+        yield row
+
+
+def _due(step: Step, kind: str, now: int) -> Iterator[JobRow]:
+    return select(
+        step.db,
+        f"due_at IS NOT NULL AND {kind} AND due_at <= ? ORDER BY due_at, parent_order, phase, number LIMIT ?",
+        (now, step.bounds.portion + 1),
+    )
 
 
 def _open_closed_groups(step: Step) -> bool:
     closed = sql.rows(
         step.db,
         "SELECT name FROM grp WHERE closed_until <= ? ORDER BY closed_until, name LIMIT ?",
-        (step.now, step.bounds.portion + 1),
+        (steady_now(step), step.bounds.portion + 1),
     )
     for (name,) in closed[: step.bounds.portion]:
         group = step.groups.get(name)
@@ -59,7 +70,7 @@ def _drop_tickets(step: Step) -> bool:
     ended = sql.rows(
         step.db,
         "SELECT holder, parked FROM ticket WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?",
-        (step.now, step.bounds.portion + 1),
+        (counted_now(step), step.bounds.portion + 1),
     )
     for holder, parked in ended[: step.bounds.portion]:
         drop_ticket(step, holder, parked)
@@ -67,11 +78,9 @@ def _drop_tickets(step: Step) -> bool:
 
 
 def _end_leases(step: Step) -> tuple[list[str], bool]:
-    if step.now < step.number("no_expiry_before"):
-        return [], True
     ended = sql.rows(
         step.db,
         "SELECT token, holder, job FROM lease WHERE expires_at <= ? ORDER BY expires_at, token LIMIT ?",
-        (step.now, step.bounds.portion + 1),
+        (counted_now(step), step.bounds.portion + 1),
     )
     return lose_leases(step, ended[: step.bounds.portion], "expired"), len(ended) <= step.bounds.portion

@@ -15,6 +15,7 @@ from functools import partial
 
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
+from qo.store.sqlite.counted_time import on_the_clock
 from qo.store.sqlite.hand_over import hand_over, park_job
 from qo.store.sqlite.lease import claim_job
 from qo.store.sqlite.line import GATES
@@ -31,7 +32,7 @@ _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
 def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
     if known := _leases_of_claim(step, claim_id):
         return Claimed(leases=known)
-    behind = catch_up(step, lease_ms=lease_ms).more
+    behind = catch_up(step).more
     taken: list[_Taken] = []
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
@@ -81,5 +82,5 @@ def _leases_of_claim(step: Step, claim_id: str) -> tuple[Lease, ...]:
     taken = []
     for token, number, expires_at in rows:
         row = by_number(step.db, number)
-        taken.append((row, step.groups_of(row), step.groups.held_by(token), expires_at))
+        taken.append((row, step.groups_of(row), step.groups.held_by(token), on_the_clock(step, expires_at)))
     return _leases(step, taken)

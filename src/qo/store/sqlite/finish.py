@@ -14,15 +14,17 @@ from collections.abc import Sequence
 import msgspec
 
 from qo.job import State
+from qo.store.sqlite.counted_time import steady_now
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_leases, is_held
-from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, join_in_order
+from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
 from qo.store.sqlite.observe import move_average
 from qo.store.sqlite.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import Finished, Outcome
 
 ENDED_FIELDS = ("ended_token", "ended_state")
+WAIT_FIELDS = ("run_at", "due_at", "steady_at")
 _PASSES_THROUGH_RUNNING = (State.SUCCEEDED, State.CONFIRMING)
 _GIVES_WAY_TO_CANCEL = (State.SCHEDULED, State.QUEUED, State.CONFIRMING)
 
@@ -43,7 +45,7 @@ def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
     for row in ended.handed_back:
         come_back(step, row, "handed_back")
         save(step.writes, row, *LINE_FIELDS, *ENDED_FIELDS, *RELEASE_FIELDS, "attempts", "started_at", "message")
-    join_in_order(step, ended.released, due_at=step.now)
+    join_all(step, in_joining_order(ended.released))
     hand_over(step)
     return answers
 
@@ -59,9 +61,9 @@ def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> 
         return _finished_before(row, outcome)
     assert row.token is not None
     ended.tokens.append(row.token)
-    for name, until in outcome.closed.items():
+    for name, closed_ms in outcome.closed.items():
         group = step.groups.get(name)
-        group.closed_until = until
+        group.closed_until = steady_now(step) + closed_ms
         step.groups.store(group)
     state = _state_after(row, outcome)
     if row.state == State.STARTING and state in _PASSES_THROUGH_RUNNING:
@@ -113,9 +115,11 @@ def _leave_worker(step: Step, row: JobRow, state: State) -> None:
 def _schedule_retry(step: Step, row: JobRow, outcome: Outcome) -> None:
     assert row.started_at is not None
     _leave_worker(step, row, State.SCHEDULED)
-    row.run_at = row.due_at = outcome.retry_at_ms
+    assert outcome.retry_after_ms is not None
+    row.run_at = step.now + outcome.retry_after_ms
+    row.due_at = row.steady_at = steady_now(step) + outcome.retry_after_ms
     row.error = None if outcome.error is None else to_json(outcome.error)
-    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "run_at", "due_at", "error", "message")
+    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, *WAIT_FIELDS, "error", "message")
     step.figure("ended:scheduled", step.now - row.started_at)
     step.event(row.state, row.id, {"run_at": row.run_at})
 
@@ -147,8 +151,9 @@ def _end(step: Step, row: JobRow, state: State, outcome: Outcome, ended: _Ended)
 
 
 def _release_phase(step: Step, row: JobRow, ended: _Ended) -> None:
-    if row.run_at is not None and row.run_at > step.now:
-        row.due_at = row.run_at
+    due_at, now = (row.run_at, step.now) if row.steady_at is None else (row.steady_at, steady_now(step))
+    if due_at is not None and due_at > now:
+        row.due_at = due_at
         save(step.writes, row, "due_at")
     else:
         ended.released.append(row)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from qo.event import GRANTED
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.sqlite import sql
+from qo.store.sqlite.counted_time import counted_now
 from qo.store.sqlite.lease import take_slots
 from qo.store.sqlite.line import GATES
 from qo.store.sqlite.rows import JobRow, names
@@ -57,7 +58,7 @@ def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
 
 def _examine_ticket(step: Step, ticket: TicketRow, *, asked_now: bool) -> None:
     groups = ticket_groups(ticket)
-    if ticket.expires_at <= step.now and not asked_now:
+    if ticket.expires_at <= counted_now(step) and not asked_now:
         drop_ticket(step, ticket.holder, ticket.parked)
     elif (blocked_by := step.groups.first_without_room(groups)) is not None:
         park_ticket(step, ticket, blocked_by)
@@ -69,13 +70,13 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
     token = step.draw_token()
     drop_ticket(step, ticket.holder, ticket.parked)
     slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
-    expires_at = step.now + (ticket.lease_ms if asked_now else min(ticket.lease_ms, HANDED_OVER_LEASE_MS))
+    lease_ms = ticket.lease_ms if asked_now else min(ticket.lease_ms, HANDED_OVER_LEASE_MS)
     step.db.execute(
         "INSERT INTO lease VALUES (?, ?, NULL, NULL, NULL, ?, NULL, ?)",
-        (token, ticket.holder, ticket.worker, expires_at),
+        (token, ticket.holder, ticket.worker, counted_now(step) + lease_ms),
     )
     if not asked_now:
-        step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": expires_at})
+        step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
 
 
 def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None:

@@ -8,6 +8,7 @@ from qo.event import LEASE_LOST
 from qo.job import HELD, JobError, State
 from qo.policy.figures import wait_bucket
 from qo.policy.groups import is_always_counted, kind_of
+from qo.store.sqlite.counted_time import counted_now
 from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, leave
 from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
 from qo.store.sqlite.step import Step
@@ -64,7 +65,7 @@ def claim_job(
     step.writes.add(
         "lease",
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (token, row.id, row.number, row.task, row.priority, worker, claim_id, step.now + lease_ms),
+        (token, row.id, row.number, row.task, row.priority, worker, claim_id, counted_now(step) + lease_ms),
     )
     step.figure(f"wait:{row.priority}", waited_ms)
     step.event(row.state, row.id, {"worker": worker, "attempt": row.attempts})

@@ -26,14 +26,14 @@ GATES = 2
 """how many of a job's groups, the first ones, are gates"""
 
 LINE_FIELDS = ("state", "key", "parked", "aged_at")
-JOIN_FIELDS = (*LINE_FIELDS, "joined_at", "position_original", "due_at", "deferred")
+JOIN_FIELDS = (*LINE_FIELDS, "joined_at", "position_original", "due_at", "steady_at", "deferred")
 
 
 def join(step: Step, row: JobRow) -> None:
     """Draw a place and enter the line."""
     place = drawn_place(step.draw_sequence(), row.boost)
     row.state = State.QUEUED
-    row.due_at = None
+    row.due_at = row.steady_at = None
     row.deferred = 0
     row.joined_at = step.now
     enter(step, row, order_key(row.priority, place))
@@ -41,10 +41,13 @@ def join(step: Step, row: JobRow) -> None:
     step.event(row.state, row.id, {"position": row.position_original})
 
 
-def join_in_order(step: Step, rows: Iterable[JobRow], *, due_at: int | None = None) -> None:
-    """Let several jobs join in the same step; `due_at` where it is the same for all."""
-    by_order = sorted(rows, key=lambda row: joining_order(due_at or row.due_at or 0, row.parent, row.phase, row.id))
-    for row in by_order:
+def in_joining_order(rows: Iterable[JobRow]) -> list[JobRow]:
+    """In the order in which they draw places when they join in one step; `due_at` is None where all are due now."""
+    return sorted(rows, key=lambda row: joining_order(row.due_at or 0, row.parent, row.phase, row.number))
+
+
+def join_all(step: Step, rows: Iterable[JobRow]) -> None:
+    for row in rows:
         join(step, row)
         save(step.writes, row, *JOIN_FIELDS)
 

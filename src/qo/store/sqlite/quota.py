@@ -5,7 +5,7 @@ from __future__ import annotations
 from qo.event import RESCHEDULED
 from qo.policy.days import add_due_time, day_of, midnight
 from qo.store.sqlite import sql
-from qo.store.sqlite.line import join_in_order
+from qo.store.sqlite.line import join_all
 from qo.store.sqlite.rows import JobRow, find, save, select
 from qo.store.sqlite.step import Step
 
@@ -52,6 +52,7 @@ def defer(step: Step, row: JobRow, day: int, time: int) -> None:
             other.due_at = None if other.due_at is None else dealt
             save(step.writes, other, "run_at", "due_at")
     row.run_at = times[-1]
+    row.steady_at = None
     row.quota_day = day
     row.deferred = 1
 
@@ -84,7 +85,7 @@ def _bring_to_today(step: Step, row: JobRow, today: int) -> None:
         step.event(RESCHEDULED, row.id, {"run_at": row.run_at})
     else:
         save(step.writes, row, "quota_day", "run_at")
-        join_in_order(step, [row])
+        join_all(step, [row])
 
 
 def _bring_to_day(step: Step, row: JobRow, day: int) -> None:

@@ -1,7 +1,7 @@
 """register: a worker has started, or is gone.
 
-Writes   the worker; its tasks' groups and limits
-Answers  limits that a stronger source keeps out
+Writes   the worker; its tasks' groups and limits; how long leases last
+Answers  limits that a stronger source keeps out; the time
 Events   limit, where changed
 """
 
@@ -12,14 +12,14 @@ from qo.store.sqlite.line import LINE_FIELDS, enter_again
 from qo.store.sqlite.rows import save, select, to_json
 from qo.store.sqlite.set_limits import grant_limit
 from qo.store.sqlite.step import Step
-from qo.store.values import LimitIgnored, Registration, Source, TaskOptions
+from qo.store.values import LimitIgnored, Registered, Registration, Source, TaskOptions
 
 
-def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]:
+def register(step: Step, registration: Registration) -> Registered:
     if not registration.tasks:
         step.db.execute("DELETE FROM worker WHERE name = ?", (registration.name,))
         hand_over(step)
-        return ()
+        return Registered(now_ms=step.now)
     step.db.execute(
         "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -37,8 +37,10 @@ def register(step: Step, registration: Registration) -> tuple[LimitIgnored, ...]
     for task in registration.tasks:
         _replace_options(step, task)
         ignored += grant_limit(step, task.name, task.limit, Source.TASK)
+    if registration.lease_ms != step.number("lease_ms"):
+        step.set_counter("lease_ms", registration.lease_ms)
     hand_over(step)
-    return ignored
+    return Registered(ignored=ignored, now_ms=step.now)
 
 
 def _replace_options(step: Step, task: TaskOptions) -> None:

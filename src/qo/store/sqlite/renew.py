@@ -13,37 +13,39 @@ from collections.abc import Sequence
 
 from qo.job import moment
 from qo.store.sqlite import sql
-from qo.store.sqlite.clock import note_time
+from qo.store.sqlite.counted_time import counted_now, note_renewal, note_time, on_the_clock
 from qo.store.sqlite.step import Step
-from qo.store.values import Held, Renewal
+from qo.store.values import Held, Renewal, Renewed
 
 LONGEST_TOKEN = 18
 """digits: what SQLite can surely hold, and microseconds for the next thirty thousand years"""
 
 
-def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> list[Held]:
-    lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
-    if lease_ms > 0:
-        note_time(step, lease_ms)
+def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> Renewed:
+    ends_gap = note_time(step)
     if worker is not None:
         step.db.execute("UPDATE worker SET expires_at = ? + lifetime_ms WHERE name = ?", (step.now, worker))
     for holder in tickets:
-        step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (step.now, holder))
-    return [_renew(step, renewal) for renewal in renewals]
+        step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (counted_now(step), holder))
+    return Renewed(held=tuple(_renew(step, renewal, ends_gap=ends_gap) for renewal in renewals), now_ms=step.now)
 
 
-def _renew(step: Step, renewal: Renewal) -> Held:
+def _renew(step: Step, renewal: Renewal, *, ends_gap: bool) -> Held:
     lease = _find_lease(step, renewal.holder, renewal.token)
     if lease is None:
         return Held(holder=renewal.holder, token=renewal.token, lost=True)
     token, number, expires_at = lease
     if renewal.lease_ms:
-        expires_at = max(expires_at, step.now + renewal.lease_ms)
+        expires_at = max(expires_at, counted_now(step) + renewal.lease_ms)
     expires_at += renewal.extend_ms
+    note_renewal(step, renewal.lease_ms, ends_gap=ends_gap)
     step.db.execute("UPDATE lease SET expires_at = ? WHERE token = ?", (expires_at, token))
     cancel_wanted = sql.value(step.db, "SELECT cancel_wanted FROM job WHERE number = ?", (number,))
     return Held(
-        holder=renewal.holder, token=renewal.token, cancel_wanted=bool(cancel_wanted), expires_at=moment(expires_at)
+        holder=renewal.holder,
+        token=renewal.token,
+        cancel_wanted=bool(cancel_wanted),
+        expires_at=moment(on_the_clock(step, expires_at)),
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from qo.errors import LeaseAlive, SlotNotFound
 from qo.store.sqlite import sql
+from qo.store.sqlite.counted_time import counted_now
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.lease import lose_leases
 from qo.store.sqlite.step import Step
@@ -23,7 +24,7 @@ def revoke(step: Step, group: str, slot_id: int, *, force: bool, by: str | None)
     if lease is None:
         raise SlotNotFound(group, slot_id)
     token, holder, number, expires_at = lease
-    if expires_at > step.now and not force:
+    if expires_at > counted_now(step) and not force:
         raise LeaseAlive(group, slot_id, holder)
     lose_leases(step, [(token, holder, number)], "revoked")
     step.audit(by, "release", group, {"slot": slot_id, "holder": holder, "force": force})

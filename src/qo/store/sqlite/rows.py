@@ -68,6 +68,7 @@ class JobRow(msgspec.Struct, gc=False):
     confirming_at: int | None
     reminded: int
     finished_at: int | None
+    steady_at: int | None
 
 
 SELECT = "SELECT * FROM job"

@@ -251,7 +251,18 @@ AUDIT_COUNTER = """
 INSERT INTO counter SELECT 'last_audit', max(id) FROM audit HAVING count(*) > 0;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER)
+# Spans end on another scale than times do, each with an index of its own. Jobs that are due together join in the order
+# in which they were submitted. `expires_at` of leases and tickets is on counted time, `closed_until` on steady time.
+COUNTED_TIME = """
+ALTER TABLE job ADD COLUMN steady_at INTEGER; -- when the span it waits for is over, on steady time; NULL: it has none
+DROP INDEX job_due;
+CREATE INDEX job_due ON job (due_at, parent_order, phase, number) WHERE due_at IS NOT NULL AND steady_at IS NULL;
+CREATE INDEX job_due_by_span ON job (due_at, parent_order, phase, number)
+    WHERE due_at IS NOT NULL AND steady_at IS NOT NULL;
+DELETE FROM counter WHERE name = 'no_expiry_before';
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

@@ -18,12 +18,22 @@ from qo.store.sqlite import sql
 from qo.store.sqlite.groups import Groups
 from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
 from qo.store.sqlite.writes import Writes
-from qo.store.values import DEFAULT_MAX_ATTEMPTS, Bounds
+from qo.store.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Bounds
 
 log = logging.getLogger("qo.store")
 
 MINUTE_MS = 60_000
-_COUNTERS = {"next_sequence": FIRST_SEQUENCE, "last_token": 0, "last_job": 0, "last_audit": 0, "no_expiry_before": 0}
+_COUNTERS = {
+    "next_sequence": FIRST_SEQUENCE,
+    "last_token": 0,
+    "last_job": 0,
+    "last_audit": 0,
+    "lease_ms": DEFAULT_LEASE_MS,
+    "uncounted_ms": 0,
+    "fallen_ms": 0,
+    "renewed_since_gap": 1,
+    "token_at_gap": 0,
+}
 
 
 class Step:
@@ -40,7 +50,7 @@ class Step:
 
     def _begin(self) -> None:
         self.groups = Groups(self.writes)
-        self._counters: dict[str, int] = {}
+        self._counters: dict[str, int] | None = None
         self._changed_counters: set[str] = set()
         self._waiting: Counter[int] | None = None
         self._waiting_changed: set[int] = set()
@@ -55,7 +65,7 @@ class Step:
         self.groups.settle()
         self._write_rejections()
         for name in self._changed_counters:
-            self.db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?)", (name, self._counters[name]))
+            self.db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?)", (name, self.counter(name)))
         if self._waiting is not None:
             for priority in self._waiting_changed:
                 self.db.execute("INSERT OR REPLACE INTO line_count VALUES (?, ?)", (priority, self._waiting[priority]))
@@ -73,14 +83,10 @@ class Step:
     # --- counters ---------------------------------------------------------------------------------------------
 
     def counter(self, name: str) -> int | None:
-        if name not in self._counters:
-            value = sql.value(self.db, "SELECT value FROM counter WHERE name = ?", (name,))
-            if value is None:
-                value = _COUNTERS.get(name)
-            if value is None:
-                return None
-            self._counters[name] = value
-        return self._counters[name]
+        if self._counters is None:
+            # All at once: a step that needs one of them nearly always needs several.
+            self._counters = _COUNTERS | dict(self.db.execute("SELECT name, value FROM counter"))
+        return self._counters.get(name)
 
     def number(self, name: str) -> int:
         """A counter that always has a value."""
@@ -89,6 +95,8 @@ class Step:
         return value
 
     def set_counter(self, name: str, value: int) -> None:
+        self.counter(name)
+        assert self._counters is not None
         self._counters[name] = value
         self._changed_counters.add(name)
 

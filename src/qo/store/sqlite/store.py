@@ -13,10 +13,11 @@ from typing import Any, Literal
 
 from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
+from qo.spans import system_ms
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import reading, watching
-from qo.store.sqlite.access import Access, clock
+from qo.store.sqlite.access import Access
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
 from qo.store.sqlite.age import age, fail_unconfirmed, take_reminders
@@ -60,9 +61,11 @@ from qo.store.values import (
     Portion,
     Record,
     Refusal,
+    Registered,
     Registration,
     Reminder,
     Renewal,
+    Renewed,
     SeriesPoint,
     Standing,
     Submission,
@@ -108,7 +111,7 @@ class SQLiteStore(Access):
         worker: str | None = None,
         tickets: Sequence[str] = (),
         now: int | None = None,
-    ) -> list[Held]:
+    ) -> Renewed:
         check.check_renewals(renewals, worker=worker, tickets=tickets)
         operation = partial(renew, renewals=renewals, worker=worker, tickets=tickets)
         return await self._write(operation, now, urgent=True)
@@ -214,18 +217,17 @@ class SQLiteStore(Access):
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+    async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         check.check_registration(registration)
         return await self._write(partial(register, registration=registration), now)
 
     async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
-        return await self._read(partial(watching.workers, now=clock() if now is None else now))
+        return await self._read(partial(watching.workers, now=system_ms() if now is None else now))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 
-    async def catch_up(self, *, lease_ms: int = 300_000, now: int | None = None) -> Portion:
-        check.check_upkeep(lease_ms=lease_ms)
-        return await self._write(partial(catch_up, lease_ms=lease_ms), now)
+    async def catch_up(self, *, now: int | None = None) -> Portion:
+        return await self._write(catch_up, now)
 
     async def age(self, *, period_ms: int, now: int | None = None) -> Portion:
         check.check_upkeep(period_ms=period_ms)
@@ -288,7 +290,7 @@ class SQLiteStore(Access):
         return await self._read(partial(reading.parent, name=parent))
 
     async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
-        return await self._read(partial(watching.blockers, job_id=job_id, now=clock() if now is None else now))
+        return await self._read(partial(watching.blockers, job_id=job_id, now=system_ms() if now is None else now))
 
     async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
         return await self._read(partial(watching.leases, worker=worker))
@@ -300,7 +302,7 @@ class SQLiteStore(Access):
         return await self._read(watching.groups)
 
     async def usage(self, user: str, *, now: int | None = None) -> UserUsage:
-        return await self._read(partial(watching.usage, user=user, now=clock() if now is None else now))
+        return await self._read(partial(watching.usage, user=user, now=system_ms() if now is None else now))
 
     async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
         return await self._read(partial(reading.series, prefix=prefix, since_minute=since_minute))
@@ -374,7 +376,7 @@ class SQLiteStore(Access):
         filled: Callable[[Claimed], None] | None = None,
     ) -> Claimed:
         async def is_claimable() -> bool:
-            return await self._look(partial(watching.is_claimable, tasks=tasks, now=clock()))
+            return await self._look(partial(watching.is_claimable, tasks=tasks, now=system_ms()))
 
         return Claimed(more=await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))
 

@@ -15,6 +15,7 @@ from qo.policy.days import day_of, midnight
 from qo.policy.ordering import NORMAL, parent_order
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import join_due
+from qo.store.sqlite.counted_time import steady_now
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import join
 from qo.store.sqlite.quota import charge, defer, first_day_with_room, used_on
@@ -109,7 +110,7 @@ def _accept(
         step.event(row.state, row.id)
     elif waits_for_time:
         row.state = State.SCHEDULED
-        row.due_at = row.run_at
+        row.due_at = row.run_at if row.steady_at is None else row.steady_at
         step.event(row.state, row.id, {"run_at": row.run_at})
     else:
         join(step, row)
@@ -127,13 +128,14 @@ def _accepted(
     ignored: tuple[LimitIgnored, ...] = (),
 ) -> Accepted:
     if job.user is None:
-        return Accepted(job=job, known=known, ignored=ignored)
+        return Accepted(job=job, known=known, ignored=ignored, today=day_of(step.now))
     return Accepted(
         job=job,
         known=known,
         ignored=ignored,
         used_today=used_on(step, job.user, day_of(step.now)),
         daily_quota=None if standing is None else standing.daily_quota,
+        today=day_of(step.now),
     )
 
 
@@ -190,6 +192,9 @@ def _new_row(step: Step, submission: Submission, standing: Standing | None) -> J
     row.own_groups = to_json(submission.groups) if submission.groups else "[]"
     row.unique_key = submission.unique
     row.run_at = submission.run_at_ms
+    if submission.delay_ms is not None:
+        row.run_at = step.now + submission.delay_ms
+        row.steady_at = steady_now(step) + submission.delay_ms
     row.parent_order = parent_order(submission.parent)
     row.max_attempts = submission.max_attempts
     row.timeout_ms = submission.timeout_ms
@@ -258,4 +263,5 @@ _BLANK = JobRow(
     confirming_at=None,
     reminded=0,
     finished_at=None,
+    steady_at=None,
 )

@@ -15,9 +15,9 @@ from qo.store.values import Blockers, GroupStatus, Lease, SlotInfo, Source, User
 
 def group(db: apsw.Connection, name: str) -> GroupStatus:
     rows = db.execute(
-        "SELECT slot.number, holder, worker, expires_at, lease.token FROM slot JOIN lease USING (token)"
+        "SELECT slot.number, holder, worker, expires_at + ?, lease.token FROM slot JOIN lease USING (token)"
         " WHERE grp = ? ORDER BY slot.number",
-        (name,),
+        (_uncounted_ms(db), name),
     )
     slots = tuple(
         SlotInfo(slot_id=number, holder=holder, worker_id=worker, expires_at=moment(expires_at), token=str(token))
@@ -45,7 +45,7 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
         limit=limit,
         source=None if source is None else Source(source),
         paused=bool(paused),
-        closed_until=None if closed_until is None else moment(closed_until),
+        closed_until=None if closed_until is None else moment(closed_until + _fallen_ms(db)),
         active=active,
         waiting=waiting,
         slots=slots,
@@ -95,9 +95,9 @@ def workers(db: apsw.Connection, *, now: int) -> tuple[WorkerInfo, ...]:
 def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
     rows = sql.rows(
         db,
-        "SELECT token, holder, expires_at FROM lease WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1)"
+        "SELECT token, holder, expires_at + ?2 FROM lease WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1)"
         " ORDER BY token",
-        (worker,),
+        (worker, _uncounted_ms(db)),
     )
     return tuple(
         Lease.of(
@@ -127,18 +127,19 @@ def usage(db: apsw.Connection, user: str, *, now: int) -> UserUsage:
         daily_quota=standing.get("daily_quota"),
         used_today=used or 0,
         deferred=deferred,
+        today=day_of(now),
     )
 
 
 def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
     """Whether a claim for these tasks might find something now: a candidate behind open gates, or something due."""
     due = (
-        "SELECT EXISTS (SELECT 1 FROM job WHERE due_at <= ?1)"
-        " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?1)"
-        " OR (EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?1)"
-        "     AND NOT EXISTS (SELECT 1 FROM counter WHERE name = 'no_expiry_before' AND value > ?1))"
+        "SELECT EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NULL AND due_at <= ?1)"
+        " OR EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NOT NULL AND due_at <= ?2)"
+        " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?2)"
+        " OR EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?3)"
     )
-    if sql.value(db, due, (now,)):
+    if sql.value(db, due, (now, now - _fallen_ms(db), now - _uncounted_ms(db))):
         return True
     if not _gate_is_open(db, "global"):
         return False
@@ -147,6 +148,20 @@ def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool
         " OR EXISTS (SELECT 1 FROM open WHERE task = ?1)"
     )
     return any(sql.value(db, candidate, (task,)) and _gate_is_open(db, task) for task in tasks)
+
+
+def _uncounted_ms(db: apsw.Connection) -> int:
+    """The store's clock less this is counted time."""
+    return _counter(db, "uncounted_ms")
+
+
+def _fallen_ms(db: apsw.Connection) -> int:
+    """The store's clock less this is steady time."""
+    return _counter(db, "fallen_ms")
+
+
+def _counter(db: apsw.Connection, name: str) -> int:
+    return sql.value(db, "SELECT value FROM counter WHERE name = ?", (name,)) or 0
 
 
 def _gate_is_open(db: apsw.Connection, name: str) -> bool:

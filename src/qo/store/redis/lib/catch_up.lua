@@ -6,54 +6,91 @@ local catch_up = {}
 
 -- --- the clock ------------------------------------------------------------------------------------------------
 
-local function shift_deadlines(gap)
-  local leases = call('ZRANGE', written(key('expiry')), 0, -1, 'WITHSCORES')
-  for i = 1, #leases, 2 do
-    step.comes('expiry', tonumber(leases[i + 1]) + gap, leases[i])
-  end
-  local holders = call('HKEYS', written(key('tickets')))
-  for _, holder in ipairs(holders) do
-    local ticket = tickets.get(holder)
-    ticket.expires_at = ticket.expires_at + gap
-    tickets.save(ticket)
-  end
-  for _, name in ipairs(call('ZRANGE', written(key('closed')), 0, -1)) do
-    local group = groups.get(name)
-    group.closed_until = group.closed_until + gap
-    groups.store(group)
-  end
-  step.set_counter('no_expiry_before', step.counter('no_expiry_before') + gap)
+local function add_to(counter, passed)
+  step.set_counter(counter, step.counter(counter) + passed)
 end
 
-function catch_up.note_time(lease_ms)
-  local noted_at = step.counter('noted_at')
+local function spare_new_leases(passed)
+  -- Whoever held a lease at the gap before has not renewed it since: for those this gap counts. Leases that began since
+  -- then may not have been due for a renewal yet. They are few: nobody has held one for a third of its time.
+  local leases = call('ZRANGE', written(key('expiry')), 0, -1, 'WITHSCORES')
+  for i = 1, #leases, 2 do
+    if tonumber(leases[i]) > step.counter('token_at_gap') then
+      step.comes('expiry', tonumber(leases[i + 1]) + passed, leases[i])
+    end
+  end
+end
+
+local function note_gap(passed)
+  if step.counter('renewed_since_gap') then
+    add_to('uncounted_ms', passed)
+  else
+    spare_new_leases(passed)
+  end
+  step.set_counter('renewed_since_gap', false)
+  step.set_counter('token_at_gap', step.counter('last_token'))
+end
+
+function catch_up.note_time()
+  -- Whether a gap has just ended.
+  local noted_at, lease_ms = step.counter('noted_at'), step.counter('lease_ms')
+  local ends_gap = false
   if noted_at then
-    local gap = step.now - noted_at
-    local delayed_already = step.counter('no_expiry_before') > noted_at
-    if gap * 3 > lease_ms * 2 and not delayed_already then
-      -- The store was away or its clock jumped: holders could not renew, so give them time to. Once: who has not
-      -- renewed by the next look is gone, even if everybody looks less often than leases last.
-      step.set_counter('no_expiry_before', step.now + math.floor(lease_ms / 2))
-    elseif gap < -lease_ms then
-      shift_deadlines(gap)
+    local passed = step.now - noted_at
+    ends_gap = passed * 2 > lease_ms
+    if ends_gap then
+      note_gap(passed)
+    elseif passed < -lease_ms then
+      add_to('uncounted_ms', passed)
+      add_to('fallen_ms', passed)
     end
   end
   step.set_counter('noted_at', step.now)
+  return ends_gap
+end
+
+function catch_up.note_renewal(renewed_ms, ends_gap)
+  -- A lease was renewed, so the next gap counts for nothing: somebody lives who could not renew in it. But a long lease
+  -- may be renewed so seldom that each time is a gap, and that would stop time for everybody.
+  local is_long = renewed_ms * 2 > step.counter('lease_ms') * 3
+  if not (ends_gap and is_long) and not step.counter('renewed_since_gap') then
+    step.set_counter('renewed_since_gap', true)
+  end
 end
 
 -- --- what is due ----------------------------------------------------------------------------------------------
 
+local function add_due(due, found, difference)
+  for i = 1, #found, 2 do
+    due[#due + 1] = { member = found[i], at = tonumber(found[i + 1]) + difference }
+  end
+end
+
 function catch_up.join_due()
-  local found, all = step.due('due')
-  local ids = {}
-  for i, member in ipairs(found) do
-    ids[i] = line.id_of_due(member)
+  -- Jobs that wait for a time and jobs that wait for the end of a span, in one order.
+  local due = {}
+  add_due(due, step.due_with_times('due'), 0)
+  add_due(due, step.due_with_times('spans'), step.counter('fallen_ms'))
+  if #due == 0 then
+    return {}, true
   end
-  rows.load(rows.numbers(ids))
-  for _, id in ipairs(ids) do
-    line.join(rows.find(id))
+  table.sort(due, function(a, b)
+    if a.at ~= b.at then
+      return a.at < b.at
+    end
+    return comes_before(a.member, b.member)
+  end)
+  local numbers, ids = {}, {}
+  for i = 1, math.min(#due, step.bounds.portion) do
+    numbers[i] = line.number_of_due(due[i].member)
   end
-  return ids, all
+  rows.load(numbers)
+  for i, number in ipairs(numbers) do
+    local row = rows.get(number)
+    line.join(row)
+    ids[i] = row.id
+  end
+  return ids, #due <= step.bounds.portion
 end
 
 local function open_closed_groups()
@@ -78,15 +115,12 @@ local function drop_tickets()
 end
 
 local function end_leases()
-  if step.now < step.counter('no_expiry_before') then
-    return {}, true
-  end
   local tokens, all = step.due('expiry')
   return lease.lose(tokens, 'expired'), all
 end
 
-function catch_up.run(lease_ms)
-  catch_up.note_time(lease_ms)
+function catch_up.run()
+  catch_up.note_time()
   local opened_all = open_closed_groups()
   local dropped_all = drop_tickets()
   local ids, expired_all = end_leases()

@@ -57,7 +57,7 @@ function claiming.taken_before(claim)
   local taken = {}
   for i, token in ipairs(lease.of_claim(claim)) do
     local held = lease.get(token)
-    taken[i] = { row = rows.get(held.job), held = held, expires_at = lease.end_of(token) }
+    taken[i] = { row = rows.get(held.job), held = held, expires_at = lease.end_on_the_clock(token) }
   end
   return taken
 end

@@ -1,17 +1,19 @@
--- Counters of a namespace: what is drawn from them, and before when nothing comes due.
+-- Counters of a namespace: what is drawn from them, the scales of time, and before when nothing comes due.
 -- include lib/writing.lua
 -- exports step, NEVER
 
 local step = {} -- what every operation uses; other parts add to it
 local NEVER = 2 ^ 53
 local FIRST_SEQUENCE = 64
+local DEFAULT_LEASE_MS = 300000
 -- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
   { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
   { 'last_token', 0 }, { 'last_job', 0 }, { 'oldest_job', 1 }, { 'last_audit', 0 }, { 'forget_from', 0 },
-  { 'noted_at', false }, { 'no_expiry_before', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
-  { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER }, { 'soonest_ticket_expiry', NEVER },
-  { 'in_line', 0 },
+  { 'noted_at', false }, { 'lease_ms', DEFAULT_LEASE_MS }, { 'uncounted_ms', 0 }, { 'fallen_ms', 0 },
+  { 'renewed_since_gap', true }, { 'token_at_gap', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
+  { 'soonest_spans', NEVER }, { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER },
+  { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 },
 }
 local place_of = {}
 for place = 1, #COUNTERS do
@@ -82,10 +84,32 @@ end
 
 -- --- what comes due -------------------------------------------------------------------------------------------
 
+-- `store/base.py` says what counts on each scale. Both are the store's clock less one number, so that a gap or a fall
+-- moves all ends at once and rewrites none of them.
+
+function step.counted_now()
+  -- Now on the scale on which leases and tickets end.
+  return step.now - step.counter('uncounted_ms')
+end
+
+function step.steady_now()
+  -- Now on the scale on which spans end.
+  return step.now - step.counter('fallen_ms')
+end
+
 -- Indexes by time. A counter of each says that nothing in it is due before then, which spares most steps the look.
 local SOONEST = {
-  due = 'soonest_due', closed = 'soonest_closed', expiry = 'soonest_expiry', ticket_expiry = 'soonest_ticket_expiry',
+  due = 'soonest_due', spans = 'soonest_spans', closed = 'soonest_closed', expiry = 'soonest_expiry',
+  ticket_expiry = 'soonest_ticket_expiry',
 }
+-- By which their scale differs from the store's clock; `due` has times on the clock itself.
+local DIFFERENCE = {
+  spans = 'fallen_ms', closed = 'fallen_ms', expiry = 'uncounted_ms', ticket_expiry = 'uncounted_ms',
+}
+
+local function difference(index)
+  return DIFFERENCE[index] and step.counter(DIFFERENCE[index]) or 0
+end
 
 function step.comes(index, at, member)
   later('ZADD', key(index), at, member)
@@ -98,16 +122,33 @@ function step.soonest(index)
   return step.counter(SOONEST[index])
 end
 
-function step.due(index)
-  -- One portion of what has come due in this index, and whether that was all.
-  if step.now < step.soonest(index) then
-    return {}, true
+function step.soonest_on_the_clock(index)
+  return step.soonest(index) + difference(index)
+end
+
+function step.due_with_times(index)
+  -- One portion and one more of what has come due in this index, each followed by its time.
+  local now = step.now - difference(index)
+  if now < step.soonest(index) then
+    return {}
   end
-  local portion = step.bounds.portion
-  local found = call('ZRANGEBYSCORE', written(key(index)), '-inf', step.now, 'LIMIT', 0, portion + 1)
+  local found = call(
+    'ZRANGEBYSCORE', written(key(index)), '-inf', now, 'WITHSCORES', 'LIMIT', 0, step.bounds.portion + 1
+  )
   if #found == 0 then
     local first = call('ZRANGE', key(index), 0, 0, 'WITHSCORES')
     step.set_counter(SOONEST[index], tonumber(first[2]) or NEVER)
+  end
+  return found
+end
+
+function step.due(index)
+  -- One portion of what has come due in this index, and whether that was all.
+  local portion, found = step.bounds.portion, {}
+  for i, text in ipairs(step.due_with_times(index)) do
+    if i % 2 == 1 then
+      found[#found + 1] = text
+    end
   end
   local all = #found <= portion
   found[portion + 1] = nil

@@ -31,7 +31,7 @@ end
 local function grant(ticket, asked_now)
   tickets.drop(ticket)
   local lease_ms = asked_now and ticket.lease_ms or math.min(ticket.lease_ms, HANDED_OVER_LEASE_MS)
-  local token = lease.grant(ticket, step.now + lease_ms)
+  local token = lease.grant(ticket, lease_ms)
   if not asked_now then
     local slots = lease.slots(lease.get(token)) or NONE
     local detail = { token = step.plain(token), slots = slots, expires_at = step.now + lease_ms }
@@ -40,7 +40,7 @@ local function grant(ticket, asked_now)
 end
 
 local function examine_ticket(ticket, asked_now)
-  if ticket.expires_at <= step.now and not asked_now then
+  if ticket.expires_at <= step.counted_now() and not asked_now then
     tickets.drop(ticket)
     return
   end

@@ -35,7 +35,12 @@ function lease.get(token)
 end
 
 function lease.end_of(token)
+  -- On counted time.
   return ends[token] or tonumber(call('ZSCORE', written(key('expiry')), token))
+end
+
+function lease.end_on_the_clock(token)
+  return lease.end_of(token) + step.counter('uncounted_ms')
 end
 
 function lease.load_callers(holders)
@@ -85,7 +90,8 @@ function lease.of_claim(claim)
   return claims[claim]
 end
 
-local function store(token, taken, expires_at)
+local function store(token, taken, lease_ms)
+  local expires_at = step.counted_now() + lease_ms
   leases[token] = taken
   changed_leases[token] = true
   ends[token] = expires_at
@@ -167,7 +173,7 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   row.token = token
   row.worker = worker
   row.stage, row.progress, row.message = nil, nil, nil
-  store(token, taken, step.now + lease_ms)
+  store(token, taken, lease_ms)
   local tokens = lease.of_claim(claim)
   tokens[#tokens + 1] = token
   changed_claims[claim] = true
@@ -178,14 +184,14 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   return taken
 end
 
-function lease.grant(ticket, expires_at)
+function lease.grant(ticket, lease_ms)
   -- A caller gets its slots.
   local token = step.draw_token()
   local taken = {
     holder = ticket.holder, worker = ticket.worker,
     slots = lease.take_slots(ticket.groups, token, nil, step.now - ticket.joined_at),
   }
-  store(token, taken, expires_at)
+  store(token, taken, lease_ms)
   callers[ticket.holder] = token
   later('HSET', key('callers'), ticket.holder, token)
   return token
@@ -248,9 +254,7 @@ function lease.end_job(row, state, error)
   line.give_up_place(row)
   row.state = state
   row.finished_at = step.now
-  if row.due_at then
-    line.set_due(row, nil)
-  end
+  line.stop_waiting(row)
   if row.deferred then
     line.set_deferred(row, false)
   end

@@ -179,22 +179,39 @@ local function parent_order(parent)
 end
 
 local function joining_order(row)
-  -- What decides among jobs that are due at the same time.
-  return parent_order(row.parent) .. '\0' .. string.format('%010d', row.phase or 0) .. '\0' .. row.id
+  -- What decides among jobs that are due at the same time. Numbers have twelve digits, and so sort as text.
+  return parent_order(row.parent) .. '\0' .. string.format('%010d', row.phase or 0) .. '\0' .. row.number
 end
 
-function line.set_due(row, at)
-  row.due_at = at
-  if at then
-    step.comes('due', at, joining_order(row))
+function line.is_due(row)
+  -- Whether there is nothing to wait for, of time.
+  if row.steady_at then
+    return row.steady_at <= step.steady_now()
+  end
+  return not row.run_at or row.run_at <= step.now
+end
+
+function line.wait_until_due(row)
+  if row.steady_at then
+    row.due_at = row.steady_at
+    step.comes('spans', row.due_at, joining_order(row))
   else
-    later('ZREM', key('due'), joining_order(row))
+    row.due_at = row.run_at
+    step.comes('due', row.due_at, joining_order(row))
   end
   rows.save(row)
 end
 
-function line.id_of_due(member)
-  return member:match('%z%d+%z(.*)$')
+function line.stop_waiting(row)
+  if row.due_at then
+    later('ZREM', row.steady_at and key('spans') or key('due'), joining_order(row))
+    row.due_at = nil
+    rows.save(row)
+  end
+end
+
+function line.number_of_due(member)
+  return member:sub(-12)
 end
 
 function line.set_deferred(row, deferred)
@@ -214,9 +231,8 @@ end
 
 function line.join(row)
   row.state = 'queued'
-  if row.due_at then
-    line.set_due(row, nil)
-  end
+  line.stop_waiting(row)
+  row.steady_at = nil
   if row.deferred then
     line.set_deferred(row, false)
   end

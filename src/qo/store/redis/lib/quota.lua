@@ -107,11 +107,11 @@ function quota.defer(row, day, time)
       other.run_at = times[i]
       line.set_deferred(other, true)
       if other.due_at then
-        line.set_due(other, times[i])
+        line.wait_until_due(other)
       end
     end
   end
-  row.run_at = times[#times]
+  row.run_at, row.steady_at = times[#times], nil
   row.quota_day = day
   line.set_deferred(row, true)
 end
@@ -132,7 +132,7 @@ local function bring_to_day(row, day)
   line.set_deferred(row, false)
   quota.defer(row, day, time)
   if row.due_at then
-    line.set_due(row, row.run_at)
+    line.wait_until_due(row)
   end
   line.tell_time('rescheduled', row)
 end

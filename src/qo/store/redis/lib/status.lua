@@ -15,7 +15,7 @@ local function slots_of(name)
     local taken = lease.get(token)
     slots[i] = {
       slot_id = tonumber(held[2 * i]), holder = taken.holder, worker = taken.worker,
-      expires_at = lease.end_of(token), token = token,
+      expires_at = lease.end_on_the_clock(token), token = token,
     }
   end
   return slots
@@ -29,7 +29,7 @@ function status.of(name, with_slots)
   end
   return {
     group = name, limit = group.limit, source = group.source, paused = group.paused,
-    closed_until = group.closed_until, active = call('ZCARD', key('held:', name)), waiting = waiting,
+    closed_until = group.closed_until and group.closed_until + step.counter('fallen_ms'), active = call('ZCARD', key('held:', name)), waiting = waiting,
     slots = with_slots and slots_of(name) or nil,
   }
 end

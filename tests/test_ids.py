@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from qo.runtime.ids import new_debug_id, new_id
+from qo.ids import new_debug_id, new_id
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

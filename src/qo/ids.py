@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
+
+from qo.spans import system_ms
 
 ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O or U to misread
 CHARACTER_OF_BYTE = ALPHABET * 8
 RANDOM_CHARACTERS = 16
 DEBUG_ID_CHARACTERS = 10
+MARK_BYTES = 12
 
 
 def new_id() -> str:
     """A ULID: 48 bits of milliseconds, then 80 random ones, so that ids sort by the time they were made."""
-    now = time.time_ns() // 1_000_000
+    now = system_ms()
     moment = bytes([now >> shift & 31 for shift in range(45, -1, -5)])
     return (moment + os.urandom(RANDOM_CHARACTERS)).translate(CHARACTER_OF_BYTE).decode()
 
@@ -21,3 +23,8 @@ def new_id() -> str:
 def new_debug_id() -> str:
     """Short enough to be read out to somebody who looks for it in the log."""
     return os.urandom(DEBUG_ID_CHARACTERS).translate(CHARACTER_OF_BYTE).decode()
+
+
+def new_mark() -> str:
+    """Tells one write or one call from every other; nobody reads it."""
+    return os.urandom(MARK_BYTES).hex()

@@ -1,0 +1,24 @@
+"""This machine's clock. Nothing is decided by it except on SQLite, whose file lies on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from qo.job import moment
+
+Clock = Callable[[], int]
+"""Answers whole milliseconds since 1970."""
+
+
+def system_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def system_seconds() -> float:
+    return time.time()
+
+
+def system_now() -> datetime:
+    return moment(system_ms())
