@@ -54,7 +54,7 @@ class People(Scene):
     def cancel_a_job_that_runs(self, data: st.DataObject) -> None:
         self.do("cancel", job_id=data.draw(st.sampled_from(self.jobs_in(*HELD))))
 
-    @action(5, when=lambda self: self.jobs_of_deferring_users())
+    @action(9, when=lambda self: self.jobs_of_deferring_users())
     def cancel_for_a_refund(self, data: st.DataObject) -> None:
         """So that deferred jobs move forward."""
         self.do("cancel", job_id=data.draw(st.sampled_from(self.jobs_of_deferring_users())))

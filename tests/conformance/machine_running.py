@@ -49,7 +49,7 @@ class Submitting(Scene):
     def submit_phases(self, data: st.DataObject) -> None:
         self.submit(data, phase_submissions)
 
-    @action()
+    @action(2)
     def submit_the_phases_of_a_parent(self, data: st.DataObject) -> None:
         """In any order, and on one task, so that they get to run."""
         parent, task = data.draw(st.sampled_from(PARENTS)), data.draw(st.sampled_from(TASKS))

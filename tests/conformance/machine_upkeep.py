@@ -56,7 +56,7 @@ class Upkeep(Scene):
     def age(self, period_ms: int) -> None:
         self.do("age", period_ms=period_ms)
 
-    @action(3, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
+    @action(6, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
     def fail_unconfirmed(self, data: st.DataObject, after_ms: int) -> None:
         self.now += data.draw(st.sampled_from([0, after_ms - 1, after_ms, after_ms]))
         self.do("fail_unconfirmed", after_ms=after_ms, error=JobError(message="Nobody confirmed."))
