@@ -87,3 +87,11 @@ def test_states_that_a_long_run_met_too_seldom_are_named(monkeypatch: pytest.Mon
     assert account.too_rare() == {"a job aged": HITS - 1, BOUND: 0}
     monkeypatch.setattr(exploration, "STEPS", FULL_LENGTH // 2)
     assert account.too_rare() == {BOUND: 0}
+
+
+def test_the_behaviour_suite_has_cases_for_every_store_and_the_model() -> None:
+    found = collected("tests/conformance/test_tokens.py")
+
+    for name in ("model", *(store.name for store in STORES)):
+        assert any(f"[{name}-by" in line for line in found), name
+    assert len(STORES) >= 4
