@@ -33,6 +33,8 @@ DATABASE = DirectoryBasedExampleDatabase(ROOT / ".hypothesis" / "examples")
 SUMMARY = "histories"
 """The property of a test's report that holds its line for the summary at the end."""
 WITHOUT_GIT = "no-commit"
+FULL_LENGTH, IN_THE_GATE = 500_000, 2_500
+"""Steps on SQLite, and as many on Redis."""
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 NIGHTLY = PROFILE == "nightly"
@@ -66,7 +68,7 @@ def commit(folder: Path = ROOT) -> str:
 
 # Kept in the environment, because the processes of pytest-xdist have to draw from the same seed.
 SEED = os.environ.setdefault("HISTORY_SEED", secrets.token_hex(8) if NIGHTLY else commit())
-STEPS = int(os.environ.get("HISTORY_STEPS", 500_000 if NIGHTLY else 2_500))
+STEPS = int(os.environ.get("HISTORY_STEPS", FULL_LENGTH if NIGHTLY else IN_THE_GATE))
 
 
 def number_from(*words: object) -> int:

@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import exploration
+import histories
 import pytest
-from histories import BOUNDS, FULL_LENGTH, HITS, Account
+from histories import BOUNDS, HITS, Account
 from noteworthy import BOUND, RARE
 from stores import STORES
 
@@ -81,11 +82,11 @@ def test_states_that_a_long_run_met_too_seldom_are_named(monkeypatch: pytest.Mon
     account.noted.update(dict.fromkeys(RARE, HITS))
     account.noted.update({"a job aged": -1, BOUND: -HITS})
 
-    monkeypatch.setattr(exploration, "STEPS", FULL_LENGTH)
+    monkeypatch.setattr(exploration, "STEPS", exploration.FULL_LENGTH)
     assert account.too_rare() == {"a job aged": HITS - 1}
     account.small_bounds = True
     assert account.too_rare() == {"a job aged": HITS - 1, BOUND: 0}
-    monkeypatch.setattr(exploration, "STEPS", FULL_LENGTH // 2)
+    monkeypatch.setattr(exploration, "STEPS", exploration.FULL_LENGTH // 2)
     assert account.too_rare() == {BOUND: 0}
 
 
@@ -95,3 +96,16 @@ def test_the_behaviour_suite_has_cases_for_every_store_and_the_model() -> None:
     for name in ("model", *(store.name for store in STORES)):
         assert any(f"[{name}-by" in line for line in found), name
     assert len(STORES) >= 4
+
+
+def test_the_same_seed_draws_the_same_histories_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "ACTIONS", 5)
+    (in_memory,) = [store for store in STORES if store.name == "sqlite-memory"]
+
+    def drawn_from(word: str) -> tuple[int, dict[str, int]]:
+        monkeypatch.setattr(exploration, "SEED", word)
+        account = Account("a case", small_bounds=False)
+        histories.explore(in_memory, BOUNDS[0], account, steps=40)
+        return account.steps, account.noted
+
+    assert drawn_from("a word") == drawn_from("a word") != drawn_from("another")

@@ -18,9 +18,8 @@ from qo.store.values import Bounds
 
 BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3)]
 ACTIONS = 50
-ROUND = range(8, 100)
-"""Examples of one run of Hypothesis: the first is always the simplest, and the choices of all are kept in memory."""
-FULL_LENGTH = 500_000
+FEWEST_EXAMPLES, MOST_EXAMPLES = 8, 100
+"""Of one run of Hypothesis: its first example is always the simplest, and it keeps the choices of all in memory."""
 HITS = 100
 SHORTEST_COUNTED = 100_000
 """In a run that is shorter than that, a rare state may be missing by chance."""
@@ -42,7 +41,7 @@ class Account:
         """The states that a run of this length should have met more often, with their hits."""
         if exploration.STEPS < SHORTEST_COUNTED:
             return {}
-        enough = HITS * exploration.STEPS // FULL_LENGTH
+        enough = HITS * exploration.STEPS // exploration.FULL_LENGTH
         wanted = RARE if self.small_bounds else RARE - {BOUND}
         return {what: self.noted[what] for what in sorted(wanted) if self.noted[what] < enough}
 
@@ -69,7 +68,7 @@ def explore(under_test: StoreUnderTest, bounds: Bounds, account: Account, *, ste
         machine = machine_for(under_test, bounds, account)
         chosen = settings(
             machine.TestCase.settings,
-            max_examples=min(max(ROUND.start, (steps - account.steps) // ACTIONS), ROUND.stop),
+            max_examples=min(max(FEWEST_EXAMPLES, (steps - account.steps) // ACTIONS), MOST_EXAMPLES),
             stateful_step_count=ACTIONS,
             derandomize=False,
             database=exploration.DATABASE,
