@@ -71,7 +71,7 @@ class People(Scene):
     def retry(self, data: st.DataObject, by: str | None) -> None:
         self.do("retry", self.pick_job(data, State.FAILED), by=by)
 
-    @action(4, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
+    @action(8, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
     def confirm(self, data: st.DataObject, by: str | None) -> None:
         self.do("confirm", self.pick_job(data, State.CONFIRMING), by=by)
 

@@ -123,4 +123,4 @@ RARE = frozenset(
         "the clock went back",
     }
 )
-"""What a nightly must have met a hundred times in each of its cases, or it has not looked."""
+"""What a nightly must have met a hundred times on SQLite and a hundred times on Redis, or it has not looked."""
