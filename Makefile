@@ -18,8 +18,11 @@ check: $(READY) ## lint, types and layers only
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-nightly: $(READY) ## property tests with many more examples, and the tests marked nightly
-	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8 -m "nightly or hypothesis"
+# `make nightly ONLY="new_histories and sqlite"` looks at some of it; HISTORY_STEPS and HISTORY_SEED are explained in
+# tests/exploration.py.
+NIGHTLY := histories or nightly or hypothesis
+nightly: $(READY) ## new histories of the state machine, property tests with many more examples, tests marked nightly
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8 -m "$(NIGHTLY)" $(if $(ONLY),-k "$(ONLY)")
 
 bench: $(READY) ## the figures, as ratios within one run
 	$(BIN)/python -m bench
@@ -28,7 +31,7 @@ run: $(READY) ## a worker and the demo workload on an SQLite file, until Ctrl-C
 	$(BIN)/qo up --demo --url sqlite:///demo.db
 
 clean:
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .nightly .pytest_cache .ruff_cache build dist
 	find bench src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp holds the directory it was made in, so that a copied or moved checkout does not test the old place,

@@ -1,12 +1,21 @@
-"""How hard Hypothesis looks: HYPOTHESIS_PROFILE is `default` or `nightly`."""
+"""How hard the tests look is decided in `exploration.py`. What they looked at is printed when they end."""
 
-import os
+import exploration
+import pytest
 
-from hypothesis import settings
+exploration.register_profiles()
 
-# In CI a run must not fail by the luck of the draw; elsewhere new examples are welcome.
-in_ci = os.environ.get("CI") == "true"
 
-settings.register_profile("default", max_examples=50, stateful_step_count=30, deadline=None, derandomize=in_ci)
-settings.register_profile("nightly", max_examples=2000, stateful_step_count=50, deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+def pytest_report_header() -> str:
+    return exploration.header()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not exploration.NIGHTLY:
+        return
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    lines = [str(line) for report in reports for name, line in report.user_properties if name == exploration.SUMMARY]
+    if lines:
+        terminalreporter.section(exploration.header())
+        for line in sorted(lines):
+            terminalreporter.write_line(line)

@@ -45,6 +45,8 @@ def test_nothing_lies_outside_of_the_picture() -> None:
     plot = drawn(8)
     width, height = map(float, plot.attrib["viewBox"].split()[2:])
 
-    for text in plot.iter(f"{SVG}text"):
+    texts = list(plot.iter(f"{SVG}text"))
+    assert texts
+    for text in texts:
         assert 0 < float(text.attrib["x"]) < width
         assert 0 < float(text.attrib["y"]) < height

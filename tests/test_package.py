@@ -34,6 +34,7 @@ def test_every_error_is_public():
     classes = (value for value in vars(qo.errors).values() if isinstance(value, type))
     errors = {value.__name__ for value in classes if issubclass(value, qo.QoError)}
 
+    assert "SubmitRefused" in errors
     assert errors <= set(qo.__all__)
 
 

@@ -6,11 +6,12 @@ Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
 from invariants import broken_invariants
+from model_store import ModelStore
+from stores import STORES
 
 from qo.store.base import Store
 from qo.store.values import Bounds
@@ -23,8 +24,6 @@ class ModelUnderTest:
     crowd = 20
 
     async def open(self, bounds: Bounds) -> Store:
-        from model_store import ModelStore
-
         return ModelStore(bounds)
 
     async def snapshot(self, store: Any) -> dict[str, Any]:
@@ -34,13 +33,8 @@ class ModelUnderTest:
         await store.close()
 
 
-def stores_under_test() -> list[Any]:
-    found: list[Any] = [ModelUnderTest()] if find_spec("model_store") else []
-    if find_spec("stores"):
-        from stores import STORES
-
-        found += STORES
-    return found
+# Imported above like anything else: where one of them is missing, no case is dropped, all fail.
+STORES_UNDER_TEST: list[Any] = [ModelUnderTest(), *STORES]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("small_bounds")
     small = (2, 3) if marker and marker.kwargs.get("apply", True) else ()
     cases = []
-    for one in stores_under_test():
+    for one in STORES_UNDER_TEST:
         # A store under test in two settings of the same code needs small bounds in one of them only.
         sizes = (256, *small) if getattr(one, "small_bounds", True) else (256,)
         cases += [pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}") for size in sizes]

@@ -15,7 +15,7 @@ from hypothesis.stateful import initialize, rule
 from machine_callers import Callers
 from machine_people import Limits, People
 from machine_running import Running, Submitting
-from machine_scene import Action
+from machine_scene import Account, Action
 from machine_upkeep import Upkeep, Workers
 from side_by_side import StoreUnderTest
 from strategies import DAY_MS, TASKS, WORKERS, limits, phase_submissions, some_of, submissions, tiered_submissions
@@ -61,5 +61,6 @@ ACTIONS: list[Action] = [
 """area by area, because what Hypothesis draws, and shrinks to, is a number in this list"""
 
 
-def machine_for(under_test: StoreUnderTest, bounds: Bounds) -> type[StoreMachine]:
-    return type(f"{under_test.name}Machine", (StoreMachine,), {"under_test": under_test, "bounds": bounds})
+def machine_for(under_test: StoreUnderTest, bounds: Bounds, account: Account | None = None) -> type[StoreMachine]:
+    given = {"under_test": under_test, "bounds": bounds, "account": account}
+    return type(f"{under_test.name}Machine", (StoreMachine,), given)

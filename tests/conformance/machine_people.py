@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from machine_scene import UNKNOWN, Scene, action
 from strategies import PARENTS, USERS, by, groups, limits, messages, priorities, slots, standings
 
-from qo.job import ENDED, State
+from qo.job import ENDED, HELD, State
 from qo.store.values import Limit, Source
 
 
@@ -50,7 +50,11 @@ class People(Scene):
         job_id = self.pick_job(data, *set(State) - ENDED)
         self.do("cancel", job_id=job_id, message=message, by=by)
 
-    @action(2, when=lambda self: self.jobs_of_deferring_users())
+    @action(2, when=lambda self: self.jobs_in(*HELD))
+    def cancel_a_job_that_runs(self, data: st.DataObject) -> None:
+        self.do("cancel", job_id=data.draw(st.sampled_from(self.jobs_in(*HELD))))
+
+    @action(9, when=lambda self: self.jobs_of_deferring_users())
     def cancel_for_a_refund(self, data: st.DataObject) -> None:
         """So that deferred jobs move forward."""
         self.do("cancel", job_id=data.draw(st.sampled_from(self.jobs_of_deferring_users())))
@@ -63,11 +67,11 @@ class People(Scene):
     def cancel_a_parent(self, parent: str, message: str | None, by: str | None) -> None:
         self.do("cancel", parent=parent, message=message, by=by)
 
-    @action(2, when=lambda self: self.jobs_in(State.FAILED), by=by)
+    @action(6, when=lambda self: self.jobs_in(State.FAILED), by=by)
     def retry(self, data: st.DataObject, by: str | None) -> None:
         self.do("retry", self.pick_job(data, State.FAILED), by=by)
 
-    @action(4, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
+    @action(8, when=lambda self: self.jobs_in(State.CONFIRMING), by=by)
     def confirm(self, data: st.DataObject, by: str | None) -> None:
         self.do("confirm", self.pick_job(data, State.CONFIRMING), by=by)
 

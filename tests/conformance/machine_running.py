@@ -49,7 +49,7 @@ class Submitting(Scene):
     def submit_phases(self, data: st.DataObject) -> None:
         self.submit(data, phase_submissions)
 
-    @action()
+    @action(2)
     def submit_the_phases_of_a_parent(self, data: st.DataObject) -> None:
         """In any order, and on one task, so that they get to run."""
         parent, task = data.draw(st.sampled_from(PARENTS)), data.draw(st.sampled_from(TASKS))
@@ -152,6 +152,14 @@ class Running(Scene):
     )
     def finish_in_any_way(self, data: st.DataObject, states: list[State]) -> None:
         self.do("finish", [self.outcome(data, *self.pick_lease(data, of_jobs=True), state) for state in states])
+
+    @action(3, when=lambda self: self.jobs_in(*HELD))
+    def ask_for_confirmation(self, data: st.DataObject) -> None:
+        """Of a job that runs: most of those that are claimed here never report anything."""
+        held = [(one.holder, str(one.token)) for one in self.state.leases.values() if one.is_job]
+        holder, token = data.draw(st.sampled_from(held))
+        self.do("advance", [Advance(job_id=holder, token=token, iteration=data.draw(st.integers(0, 3)))])
+        self.do("finish", [self.outcome(data, holder, token, State.CONFIRMING)])
 
     @action(2, when=lambda self: self.jobs_in(*HELD))
     def hand_back(self, data: st.DataObject) -> None:

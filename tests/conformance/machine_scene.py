@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from hypothesis import event
 from hypothesis import strategies as st
@@ -44,11 +45,20 @@ def action(
     return note
 
 
+class Account(Protocol):
+    """Whoever counts what all histories together were about."""
+
+    steps: int
+    examples: int
+    noted: Counter[str]
+
+
 class Scene(RuleBasedStateMachine):
     """The two stores, the time, and what was seen so far; every area of actions builds on it."""
 
     under_test: StoreUnderTest
     bounds: Bounds
+    account: Account | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,6 +69,9 @@ class Scene(RuleBasedStateMachine):
         self.seen_tokens: list[tuple[str, str]] = []
 
     def teardown(self) -> None:
+        if self.account is not None:
+            self.account.steps += len(self.both.steps)
+            self.account.examples += 1
         self.both.close()
 
     @property
@@ -66,10 +79,12 @@ class Scene(RuleBasedStateMachine):
         return self.both.model.state
 
     def do(self, operation: str, *args: Any, **kwargs: Any) -> Any:
-        before = self.state.copy()
         answer = self.both.do(operation, *args, **kwargs, now=self.now)
-        for what in noteworthy(before, self.both.model):
+        noted = set(noteworthy(self.both.model.before, self.both.model, answer, self.now))
+        for what in sorted(noted):
             event(what)
+        if self.account is not None:
+            self.account.noted.update(noted)
         for lease in self.state.leases.values():
             if (lease.holder, str(lease.token)) not in self.seen_tokens:
                 self.seen_tokens.append((lease.holder, str(lease.token)))

@@ -36,6 +36,13 @@ class Upkeep(Scene):
         jumps += [-1, -LEASE_MS, -LEASE_MS - 1, -2 * LEASE_MS, -DAY_MS]
         self.now += data.draw(st.sampled_from(jumps))
 
+    @action(span=st.sampled_from([1, SECOND_MS, LEASE_MS, LEASE_MS + 1, DAY_MS]))
+    def the_clock_goes_back(self, span: int) -> None:
+        """And the store notes it, which it does not while it does nothing."""
+        self.do("catch_up")
+        self.now -= span
+        self.do("catch_up")
+
     @action(2)
     def catch_up(self) -> None:
         self.do("catch_up")
@@ -51,8 +58,9 @@ class Upkeep(Scene):
     def age(self, period_ms: int) -> None:
         self.do("age", period_ms=period_ms)
 
-    @action(2, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
-    def fail_unconfirmed(self, after_ms: int) -> None:
+    @action(6, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
+    def fail_unconfirmed(self, data: st.DataObject, after_ms: int) -> None:
+        self.now += data.draw(st.sampled_from([0, after_ms - 1, after_ms, after_ms]))
         self.do("fail_unconfirmed", after_ms=after_ms, error=JobError(message="Nobody confirmed."))
 
     @action(

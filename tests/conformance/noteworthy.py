@@ -1,4 +1,4 @@
-"""What a step of the state machine was about, for Hypothesis's statistics."""
+"""What a step of the state machine was about, for Hypothesis's statistics and the nightly's count of rare states."""
 
 from __future__ import annotations
 
@@ -7,36 +7,131 @@ from typing import Any
 
 from model_state import ModelState
 
-from qo.event import GRANTED, LEASE_LOST, RESCHEDULED
+from qo.event import AGED, CANCEL_WANTED, GRANTED, LEASE_LOST, MOVED, RESCHEDULED
 from qo.job import State
+from qo.store.values import Accepted, Claimed, Finished, Held, Portion, Refusal, RefusalReason, Reminder, Renewed
+
+EVENTS = {
+    AGED: "a job aged",
+    CANCEL_WANTED: "a running job was to be cancelled",
+    GRANTED: "a slot was handed over to a waiting caller",
+    LEASE_LOST: "a lease ended",
+    RESCHEDULED: "a deferred job moved to another day",
+}
 
 
-def noteworthy(before: ModelState, model: Any) -> Iterable[str]:
+def noteworthy(before: ModelState, model: Any, answer: Any, now: int) -> Iterable[str]:
     """What happened in a step that a history should have had to be worth anything."""
     after: ModelState = model.state
     new = after.events[-(after.last_event - before.last_event) :] if after.last_event > before.last_event else []
     kinds = {one.kind for one in new}
+    yield from (EVENTS[kind] for kind in sorted(kinds & EVENTS.keys()))
+    yield from of_the_answer(answer)
+    yield from of_jobs(before, after, moved=MOVED in kinds)
+    yield from of_callers_and_groups(before, model, kinds, now)
+    yield from of_the_clock(before, after)
+
+
+def of_the_clock(before: ModelState, after: ModelState) -> Iterable[str]:
+    if before.noted_at is None or after.noted_at is None:
+        return
+    if after.noted_at < before.noted_at:
+        yield "the clock went back"
+    if after.fallen_ms < before.fallen_ms:
+        yield "the clock fell back by more than a lease"
+    if after.noted_at - before.noted_at > before.lease_ms / 2:
+        yield "a gap counted" if after.uncounted_ms == before.uncounted_ms else "a gap counted for nothing"
+
+
+def of_the_answer(answer: Any) -> Iterable[str]:
+    answers = answer.held if isinstance(answer, Renewed) else answer
+    for one in answers if isinstance(answers, list | tuple) else [answers]:
+        match one:
+            case Refusal(reason=RefusalReason.FULL):
+                yield "a submission was refused at the cap"
+            case Refusal(reason=RefusalReason.PHASE_TAKEN):
+                yield "a phase was taken"
+            case Accepted(known=True):
+                yield "a submission was known already"
+            case Held(lost=True) | Finished(lost=True):
+                yield "a stale token was refused"
+            case Reminder():
+                yield "a reminder was due"
+            case Claimed(more=True) | Portion(more=True):
+                yield "a bound ended a step"
+
+
+def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[str]:
     changed = [(before.jobs.get(job.id), job) for job in after.jobs.values()]
-    yield from (f"event {kind}" for kind in sorted(kinds & {GRANTED, LEASE_LOST, RESCHEDULED}))
+    known = [(old, one) for old, one in changed if old is not None]
     if any(one.state is State.STARTING and (old is None or old.token != one.token) for old, one in changed):
         yield "a job started"
     if any(one.parked and (old is None or old.parked != one.parked) for old, one in changed):
         yield "a job was parked"
+    if any(one.deferred and (old is None or not old.deferred) for old, one in changed):
+        yield "a job was deferred"
+    if any(one.state is State.WAITING and old is None for old, one in changed):
+        yield "a phase had to wait"
+    for old_state, state, what in CHANGES:
+        if any(old.state is old_state and one.state is state for old, one in known):
+            yield what
+    if any(old.deferred and one.state is State.QUEUED and not one.deferred for old, one in known):
+        yield "a deferred job joined"
+    if moved and sum(old.key != one.key for old, one in known) > 1:
+        yield "a move spread others out"
+    if before.jobs.keys() - after.jobs.keys():
+        yield "a job was forgotten"
+
+
+CHANGES = [
+    (State.WAITING, State.QUEUED, "a phase was released"),
+    (State.RUNNING, State.CONFIRMING, "a running job asked for confirmation"),
+    (State.STARTING, State.CONFIRMING, "a starting job asked for confirmation"),
+    (State.CONFIRMING, State.QUEUED, "a job was confirmed"),
+    (State.CONFIRMING, State.FAILED, "nobody confirmed a job"),
+    (State.FAILED, State.QUEUED, "a failed job was retried"),
+    (State.STARTING, State.SCHEDULED, "an attempt is to be repeated later"),
+]
+
+
+def of_callers_and_groups(before: ModelState, model: Any, kinds: set[str], now: int) -> Iterable[str]:
+    after: ModelState = model.state
     if model.open_groups():
         yield "a group was open"
-    if any(job.deferred for job in after.jobs.values()):
-        yield "a job was deferred"
-    if any(old and old.deferred and one.state is State.QUEUED and not one.deferred for old, one in changed):
-        yield "a deferred job joined"
-    if "moved" in kinds and sum(old.key != one.key for old, one in changed if old is not None) > 1:
-        yield "a move spread others out"
     if any(not lease.is_job and token not in before.leases for token, lease in after.leases.items()):
         yield "a caller got slots"
     if len(before.tickets) > len(after.tickets) and not kinds & {GRANTED}:
         yield "a ticket was dropped or given back"
-    if any(old and old.state is State.WAITING and one.state is State.QUEUED for old, one in changed):
-        yield "a phase was released"
-    if before.jobs.keys() - after.jobs.keys():
-        yield "a job was forgotten"
+    if any(row.closed_until is not None and row.closed_until > now for row in after.groups.values()):
+        yield "a group was closed for a while"
     if any(row.limit is not None and len(model.holders(name)) > row.limit for name, row in after.groups.items()):
         yield "a group was over a lowered limit"
+
+
+BOUND = "a bound ended a step"
+"""With the usual bounds no history is long enough for it."""
+RARE = frozenset(
+    {
+        *EVENTS.values(),
+        *(what for _, _, what in CHANGES),
+        BOUND,
+        "a submission was refused at the cap",
+        "a phase was taken",
+        "a submission was known already",
+        "a stale token was refused",
+        "a reminder was due",
+        "a job was deferred",
+        "a deferred job joined",
+        "a phase had to wait",
+        "a move spread others out",
+        "a job was forgotten",
+        "a ticket was dropped or given back",
+        "a group was closed for a while",
+        "a group was over a lowered limit",
+        "a gap counted",
+        "a gap counted for nothing",
+        "the clock fell back by more than a lease",
+        "the clock went back",
+    }
+)
+"""What a nightly must have met a hundred times on SQLite and a hundred times on Redis, or it has not looked."""

@@ -7,7 +7,9 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
+from types import NoneType
 from typing import Any, Protocol
 
 import msgspec
@@ -79,7 +81,9 @@ class SideBySide:
             raise Disagreement(f"The model broke its own rules: {broken}\n{self.history()}") from broken
         reads = self.reads(kwargs.get("now", 0))
         try:
-            answer, snapshot, read = self.runner.run(self.on_the_store(operation, args, kwargs, reads))
+            # Not `runner.run`, which also sets up the handling of Ctrl-C, each time.
+            on_the_store = self.on_the_store(operation, args, kwargs, reads)
+            answer, snapshot, read = self.runner.get_loop().run_until_complete(on_the_store)
         except Exception as error:
             error.add_note(self.history())
             raise
@@ -177,6 +181,14 @@ async def call_async(store: Store, operation: str, args: tuple[Any, ...], kwargs
 # --- telling two values apart, readably -------------------------------------------------------------------------
 
 
+PLAIN = (NoneType, bool, int, float, str, bytes, datetime)
+
+
+def same_plain_value(expected: Any, actual: Any) -> bool:
+    """Most of what is compared is small and equal. Told at once, a step takes a third less time."""
+    return type(expected) is type(actual) and type(expected) in PLAIN and expected == actual
+
+
 def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
     if isinstance(expected, Mean) and isinstance(actual, Mean):
         # Two ways of adding up the same numbers may differ in the last digit.
@@ -186,12 +198,13 @@ def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
     if type(expected) is type(actual) and isinstance(expected, msgspec.Struct):
         expected, actual = content_of(expected), content_of(actual)
     if isinstance(expected, dict) and isinstance(actual, dict):
-        for key in sorted({**expected, **actual}, key=repr):
+        keys = expected if expected.keys() == actual.keys() else sorted({**expected, **actual}, key=repr)
+        for key in keys:
             if key not in actual:
                 yield f"  {path}.{key}: only the model has it: {expected[key]!r}"
             elif key not in expected:
                 yield f"  {path}.{key}: only the store has it: {actual[key]!r}"
-            else:
+            elif not same_plain_value(expected[key], actual[key]):
                 yield from differences_between(expected[key], actual[key], f"{path}.{key}")
     elif isinstance(expected, list | tuple) and type(expected) is type(actual):
         for index in range(max(len(expected), len(actual))):
@@ -199,7 +212,7 @@ def differences_between(expected: Any, actual: Any, path: str) -> Iterator[str]:
                 yield f"  {path}[{index}]: only the model has it: {expected[index]!r}"
             elif index >= len(expected):
                 yield f"  {path}[{index}]: only the store has it: {actual[index]!r}"
-            else:
+            elif not same_plain_value(expected[index], actual[index]):
                 yield from differences_between(expected[index], actual[index], f"{path}[{index}]")
     elif expected != actual or type(expected) is not type(actual):
         yield f"  {path}: model {expected!r}, store {actual!r}"

@@ -337,3 +337,41 @@ async def test_a_lease_that_runs_out_costs_no_quota(store: Store) -> None:
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     assert (await store.usage("u1", now=NOW)).used_today == 1
+
+
+# --- midnight, to the millisecond -------------------------------------------------------------------------------
+
+
+async def test_the_last_millisecond_belongs_to_its_day_and_midnight_to_the_next(store: Store) -> None:
+    last, midnight = MIDNIGHT + DAY - 1, MIDNIGHT + DAY
+    (first,) = await submit_jobs(store, "a", now=MIDNIGHT)
+    (second,) = await submit_jobs(store, "b", now=last)
+    (over,) = await submit_jobs(store, "c", now=last)
+    (at_midnight,) = await submit_jobs(store, "d", now=midnight)
+    (over_again,) = await submit_jobs(store, "e", now=midnight)
+
+    assert [job.state for job in (first, second, at_midnight)] == [State.QUEUED] * 3
+    assert (over.state, over.run_at) == (State.SCHEDULED, moment(midnight))
+    assert (over_again.state, over_again.run_at) == (State.SCHEDULED, moment(midnight + DAY))
+    assert [(await store.usage("u1", now=at)).used_today for at in (MIDNIGHT, last, midnight)] == [2, 2, 2]
+
+
+async def test_the_day_before_ends_a_millisecond_before_midnight(store: Store) -> None:
+    await submit_jobs(store, "a b", now=MIDNIGHT - 1)
+
+    (today,) = await submit_jobs(store, "c", now=MIDNIGHT)
+
+    assert today.state is State.QUEUED
+    assert [(await store.usage("u1", now=at)).used_today for at in (MIDNIGHT - 1, MIDNIGHT)] == [2, 1]
+
+
+async def test_a_deferred_job_joins_at_midnight_and_not_a_millisecond_earlier(store: Store) -> None:
+    await submit_jobs(store, "a b c")
+
+    early = await catch_up(store, now=MIDNIGHT + DAY - 1)
+    deferred = (await store.usage("u1", now=MIDNIGHT + DAY - 1)).deferred
+    due = await catch_up(store, now=MIDNIGHT + DAY)
+
+    assert (early, deferred, due) == ([], 1, ["c"])
+    assert (await store.usage("u1", now=MIDNIGHT + DAY)).used_today == 1
+    assert await line(store) == ["a", "b", "c"]

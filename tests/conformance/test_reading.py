@@ -158,6 +158,20 @@ async def test_jobs_are_found_by_what_they_are(store: Store, wanted, found) -> N
     assert [job.id for job in await store.jobs(**wanted)] == found
 
 
+async def test_jobs_of_a_user_and_a_parent_are_of_both(store: Store) -> None:
+    for state in ("ended", "queued"):
+        for user, parent in (("u1", "p"), ("u1", "q"), ("u2", "p"), ("u1", None), (None, "p")):
+            await submit(store, f"{state}-{user}-{parent}", user=user, parent=parent)
+        if state == "ended":
+            await succeed(store, *await claim(store, places=5))
+
+    found = await store.jobs(user="u1", parent="p")
+
+    assert [job.id for job in found] == ["queued-u1-p", "ended-u1-p"]
+    assert [job.id for job in await store.jobs(user="u1", parent="p", status="succeeded")] == ["ended-u1-p"]
+    assert [job.id for job in await store.jobs(user="u2", parent="q")] == []
+
+
 async def test_a_staged_job_that_succeeded_is_ready(store: Store) -> None:
     lease = await start(store, "a")
     await run(store, lease, stage="checks")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import exploration
 import pytest
 from hypothesis import strategies as st
 from hypothesis.control import BuildContext
@@ -34,6 +36,8 @@ ACTIONS = 20
 READS_AFTER_A_STEP = 2
 BOUNDS = (Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3))
 AT_ONCE = 2
+SHARE_OF_NEW_LOGS = 10  # of so many steps that the state machine compares with the model, one more is compared here
+BLOCKS_OF_NEW_LOGS = 2
 SHARE_OF_REDIS = 10  # of so many logs the first two are replayed on Redis, the others on Valkey
 
 # In every fifty logs, or they are no longer about much.
@@ -56,6 +60,22 @@ async def test_the_same_random_command_logs_give_the_same_trace_on_sqlite_and_on
         logs = await asyncio.gather(*(replay_on_both(number + turn) for turn in range(AT_ONCE)))
         seen |= {step.operation for log in logs for step in log}
     assert seen >= ALWAYS_THERE
+
+
+@pytest.mark.histories
+@pytest.mark.parametrize("block", range(BLOCKS_OF_NEW_LOGS))
+async def test_new_command_logs_give_the_same_trace_too(
+    block: int, request: pytest.FixtureRequest, record_property: Callable[[str, str], None]
+) -> None:
+    wanted, steps, logs = exploration.STEPS // SHARE_OF_NEW_LOGS // BLOCKS_OF_NEW_LOGS, 0, 0
+    began = time.monotonic()
+    with exploration.failures_kept(f"traces-{block}", request.node.nodeid):
+        while steps < wanted:
+            steps += len(await replay_on_both(exploration.number_from("log", block, logs)))
+            logs += 1
+    record_property(
+        exploration.SUMMARY, f"traces-{block}: {steps:,} steps, {logs:,} logs, {time.monotonic() - began:.0f} s"
+    )
 
 
 async def replay_on_both(number: int) -> list[Step]:

@@ -1,12 +1,16 @@
 """Model and store side by side, through histories that Hypothesis makes up.
 
-How many and how long is the loaded profile's business (`tests/conftest.py`). A failure prints its steps in the form
-in which `test_found.py` keeps them for ever.
+How many and how long is decided in `tests/exploration.py`. A failure prints its steps in the form in which
+`test_found.py` keeps them for ever.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import exploration
 import pytest
+from histories import BOUNDS, Account, explore, steps_of_a_case
 from hypothesis.stateful import run_state_machine_as_test
 from machine import machine_for
 from side_by_side import StoreUnderTest
@@ -14,10 +18,29 @@ from stores import STORES
 
 from qo.store.values import Bounds
 
-BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3)]
+every_bounds = pytest.mark.parametrize("step_bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")
+every_store = pytest.mark.parametrize("real", STORES, ids=lambda store: store.name)
 
 
-@pytest.mark.parametrize("step_bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")
-@pytest.mark.parametrize("real", STORES, ids=lambda store: store.name)
+@every_bounds
+@every_store
 def test_the_store_does_what_the_model_does(real: StoreUnderTest, step_bounds: Bounds) -> None:
     run_state_machine_as_test(machine_for(real, step_bounds))
+
+
+@pytest.mark.histories
+@every_bounds
+@every_store
+def test_new_histories_show_no_difference(
+    real: StoreUnderTest,
+    step_bounds: Bounds,
+    request: pytest.FixtureRequest,
+    record_property: Callable[[str, str], None],
+) -> None:
+    account = Account(request.node.callspec.id, small_bounds=step_bounds.portion < Bounds().portion)
+    try:
+        with exploration.failures_kept(account.name, request.node.nodeid):
+            explore(real, step_bounds, account, steps=steps_of_a_case(real))
+    finally:
+        record_property(exploration.SUMMARY, account.line())
+    assert account.too_rare() == {}, "These states were met too seldom: the machine no longer gets there."

@@ -13,13 +13,14 @@ from harness import (
     hand_back,
     limit,
     retry_later,
+    run,
     start,
     submit,
     submit_all,
     succeed,
 )
 
-from qo.job import State
+from qo.job import Progress, State
 from qo.store.base import Store
 from qo.store.values import Advance, Finished, Held, Outcome, Renewal
 
@@ -92,6 +93,34 @@ async def test_fenced_a_stale_token_reports_and_renews_nothing(store: Store, sna
 
     assert reported == list(renewed) == [Held(holder="a", token=stale.token, lost=True)]
     assert await snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        {"progress": Progress(9.0, 9.0, "late")},
+        {"checkpoint": b"late"},
+        {"stage": "late"},
+        {"iteration": 9},
+        {"message": "late"},
+    ],
+    ids=lambda late: next(iter(late)),
+)
+async def test_fenced_a_stale_token_writes_nothing_into_a_job_that_runs(store: Store, snapshot, late) -> None:
+    await submit(store, "a")
+    (stale,) = await claim(store)
+    await hand_back(store, stale)
+    (present,) = await claim(store)
+    await run(store, present, progress=Progress(1.0, 9.0, "new"), checkpoint=b"new", stage="code", iteration=1)
+    before = await snapshot()
+
+    answers = await store.advance([Advance(job_id="a", token=stale.token, **late)], now=NOW + 1)
+
+    assert answers == [Held(holder="a", token=stale.token, lost=True)]
+    assert await snapshot() == before
+    await hand_back(store, present)
+    (next_one,) = await claim(store)
+    assert next_one.checkpoint == b"new"
 
 
 @pytest.mark.parametrize("token", ["0", "1", "999999999999999999999999", "not-a-number", "-1", "1.5", "٣"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode, urlsafe_b64encode
 from urllib.parse import quote, quote_plus
 
 import pytest
 
 from qo.policy.redact import redact, secret_values
+from qo.policy.redact_rules import LONG_TOKEN_BEGINNINGS, TOKEN_BEGINNINGS
 
 ORDINARY = r"""
 division by zero
@@ -216,3 +218,43 @@ def test_a_payload_that_holds_itself_is_read_once():
     payload["self"] = [payload]
 
     assert secret_values(payload) == {"swordfish"}
+
+
+# Written here once more, so that one which gets lost in the table is missed.
+BEGINNINGS = re.findall(
+    r"\S+",
+    """
+    ghp_ gho_ ghu_ ghs_ ghr_ sk_live_ sk_test_ rk_live_ rk_test_ pk_live_ whsec_ npm_ hf_ sk- gsk_ r8_ xai- pplx- tvly-
+    shpat_ shpss_ shpca_ shppa_ dop_v1_ doo_v1_ glsa_ lin_api_ ntn_ NRAK- figd_ sbp_ nfp_ rubygems_ dckr_pat_ pscale_
+    LTAI EAAA ATATT ATCTT AGE-SECRET-KEY- CLOJARS_ github_pat_ glpat- glptt- gldt- glrt- glcbt- glagent- gloas- xoxb-
+    xoxp- xoxa- xoxr- xoxs- xoxe- xoxe. xoxc- xoxd- xapp- sk-proj- sk-svcacct- sk-admin- sk-ant- sk-or- sk-lf- AIza
+    ya29. GOCSPX- pypi-A hvs. hvb. dp.pt. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
+    """,
+)
+BEGINNING_WITH_A_PART_OF_ITS_OWN = r"SG\.[\w-]{16,}+\."
+
+
+def test_the_beginnings_of_tokens_that_are_tested_are_all_that_are_known():
+    known = {*TOKEN_BEGINNINGS, *LONG_TOKEN_BEGINNINGS} - {BEGINNING_WITH_A_PART_OF_ITS_OWN}
+
+    assert {beginning.replace("\\", "") for beginning in known} == set(BEGINNINGS)
+
+
+@pytest.mark.parametrize("beginning", [*BEGINNINGS, "SG." + "plainlettersonly" + "."])
+def test_a_token_goes_for_its_beginning_alone(beginning):
+    """Behind it are letters that no other rule would find odd."""
+    plain = "abandonedlighthousekeeper"
+
+    assert redact(f"no {plain} here") == f"no {plain} here"
+    assert redact(f"got {beginning}{plain} back") == "got [secret] back"
+
+
+@pytest.mark.parametrize("secret", ["~~~???>>>~~~", "aa?bb>cc~dd??ee>>", "\xff\xfe\xfd\xfb?~"])
+def test_a_known_secret_goes_in_url_safe_base64(secret):
+    """Secrets whose base64 has + or /, which the url-safe form writes as - and _."""
+    raw = secret.encode()
+    plain, safe = (encode(raw).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))
+    assert plain != safe
+
+    assert safe not in redact(f"from {safe} to", secrets=[secret])
+    assert "[secret]" in redact(f"from {safe} to", secrets=[secret])

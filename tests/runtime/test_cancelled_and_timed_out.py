@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
 from running import run_one, running, soon, state_is
 
 import qo
+from qo.event import Feed
+from qo.runtime import heartbeat
 
 # --- timeouts -------------------------------------------------------------------------------------------------
 
@@ -214,3 +217,38 @@ async def test_a_job_cancelled_while_it_starts_does_not_run_to_its_end(queue: qo
     ended = await queue.get(job.id)
 
     assert (ended.state, ended.attempts) == (qo.State.CANCELLED, 1)
+
+
+async def test_a_cancel_in_a_part_of_the_feed_that_was_missed_is_heard_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The feed says that it was cut, and nothing more; the next renewal is minutes away."""
+    monkeypatch.setattr(heartbeat, "BEATS_PER_LIFE", 0.01)
+    settings = {"concurrency": {"default_lease_duration_secs": 3600}, "worker": {"grace_secs": 5}}
+    async with await qo.connect("memory://", settings=settings) as queue:
+        cancelled = threading.Event()
+
+        async def cut_feed(worker: str, after: int) -> AsyncGenerator[Feed]:
+            await asyncio.to_thread(cancelled.wait)
+            yield Feed((), cursor=await queue.store.newest_event(), reset=True)
+            await asyncio.Event().wait()
+
+        queue.store.signals = cut_feed  # type: ignore[method-assign]
+        worker, started = qo.Worker(queue, "worker-1"), asyncio.Event()
+
+        @worker.task
+        async def build() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        job = await queue.submit("build")
+        async with running(worker):
+            try:
+                await soon(started.wait())
+                await state_is(queue, job.id, qo.State.RUNNING)  # that report's answer would tell of a cancel, too
+                await queue.cancel(job.id)
+            finally:
+                cancelled.set()
+            ended = await queue.wait(job.id, timeout=10)
+
+    assert ended.state is qo.State.CANCELLED

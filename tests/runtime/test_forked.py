@@ -217,6 +217,7 @@ def test_connections_are_not_kept_open_by_a_fork(queue: qo.sync.Queue) -> None:
     store: Any = queue.asynchronous.store
     with Redis.from_url(f"redis://{store.client.address}") as server:
         own = {each["id"] for each in server.client_list() if each.get("lib-name") == "qo"}
+        assert own, "no connection says that it is qo's"
         living = FORKS.Event()
         process = FORKS.Process(target=living.wait)
         process.start()

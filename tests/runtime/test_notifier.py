@@ -26,6 +26,7 @@ def test_importing_the_notifier_leaves_the_clients_alone():
     program = "import sys, qo.runtime.notifier; print(*sys.modules)"
     imported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
 
+    assert "qo.runtime.notifier" in imported.split()
     assert {"http.client", "smtplib", "email"}.isdisjoint(imported.split())
 
 

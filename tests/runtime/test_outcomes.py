@@ -256,6 +256,22 @@ async def test_an_odd_exception_is_a_failed_job_and_never_a_dead_worker(
     assert after.result == "still here"
 
 
+@pytest.mark.parametrize("for_good", [False, True], ids=["an error", "Fail"])
+async def test_a_nul_in_an_errors_text_does_not_hide_the_rest(
+    queue: qo.Queue, worker: qo.Worker, for_good: bool
+) -> None:
+    @worker.task
+    async def odd() -> None:
+        raise (qo.Fail if for_good else ValueError)("before\x00after")
+
+    job = await run_one(queue, worker, "odd", max_attempts=1)
+
+    assert job.state is qo.State.FAILED
+    assert job.error is not None
+    assert "beforeafter" in str(job.error.detail)
+    assert ("beforeafter" in job.error.message) == for_good
+
+
 @pytest.mark.parametrize(
     "result", [object(), {1: object()}, float, "x" * 1_048_577], ids=["object", "nested", "class", "too large"]
 )
@@ -299,3 +315,24 @@ async def test_names_may_be_as_long_as_the_rules_allow(queue: qo.Queue, worker: 
     worker.task(longest)(lambda: "fine")
 
     assert (await run_one(queue, worker, longest, user="u" * 200, id="i" * 200)).result == "fine"
+
+
+async def test_the_delay_before_another_attempt_is_drawn_from_a_fifth_less_to_a_fifth_more() -> None:
+    """That 200 draws all miss one of the four quarters of the span is as good as impossible."""
+    settings = {"retries": {"first_delay_secs": 1000, "max_delay_secs": 1000}}
+    async with await qo.connect("memory://", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1", concurrency=50)
+
+        @worker.task
+        async def fails() -> None:
+            raise ValueError("again")
+
+        await queue.submit_many([qo.New("fails")] * 200)
+        await soon(worker.run_until_idle())
+        feed = await queue.store.events(0, kinds=["scheduled"], limit=1000)
+        at = {event.subject: event.at for event in feed.events}
+        delays = [(job.run_at - at[job.id]).total_seconds() for job in await queue.jobs(limit=200) if job.run_at]
+
+    assert len(delays) == 200
+    assert all(799 <= delay <= 1201 for delay in delays)
+    assert {int((delay - 800) // 100) for delay in delays} >= {0, 1, 2, 3}

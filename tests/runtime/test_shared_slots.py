@@ -334,3 +334,20 @@ async def test_the_manager_opens_any_store(tmp_path: Path) -> None:
 async def test_a_bucket_is_no_place_for_jobs(bucket_url: str) -> None:
     with pytest.raises(qo.SettingsError, match="a bucket, which keeps slots and no jobs"):
         await qo.connect(bucket_url)
+
+
+async def test_a_job_in_two_groups_that_lacks_one_slot_keeps_none_of_the_other(
+    bucket: BucketSlots, queues: list[qo.Queue]
+) -> None:
+    other = "provider:other"
+    await bucket.set_limit(other, 1)
+    await bucket.try_acquire(other, 1, "somebody", None, 60)
+    slots = shared_slots.SharedSlots(bucket, {GROUP: 2, other: 1}, worker="worker-1", lease_seconds=60)
+
+    for groups in ([GROUP, other], [other, GROUP]):
+        job = await queues[0].submit("call", groups=groups)
+        lacking = await slots.take("a token", job)
+
+        assert lacking == other
+        assert await held(bucket) == 0
+        assert (await bucket.get_status(other)).active == 1

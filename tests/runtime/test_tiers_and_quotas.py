@@ -171,3 +171,21 @@ async def test_nothing_floods_at_midnight(clocked: qo.Queue, clock: ClockedStore
     for user in users[:5]:
         usage = await queue.store.usage(user)
         assert usage.used_today == quota
+
+
+async def test_the_jitter_of_deferred_jobs_is_drawn_and_fills_the_hour_after_midnight(
+    queue: qo.Queue, clock: ClockedStore
+) -> None:
+    """With what a queue draws by itself. That 200 draws leave a quarter of the hour empty is as good as impossible."""
+    settings = load_settings({"tiers": {"one": {"jobs_per_day": 1}}, "queue": {"cap": 1000}}, environ={})
+    plain = Queue(clock, settings)  # type: ignore[arg-type]
+    users = [f"user-{number}" for number in range(200)]
+    await plain.submit_many([qo.New("build", user=user, tier="one") for user in users])
+
+    deferred = await plain.submit_many([qo.New("build", user=user, tier="one") for user in users])
+
+    midnight = datetime.fromtimestamp((MIDNIGHT + DAY_MS) / 1000, UTC)
+    waits = [(job.run_at - midnight).total_seconds() for job in deferred if isinstance(job, qo.Job) and job.run_at]
+    assert len(waits) == 200
+    assert all(0 <= wait <= 3600 for wait in waits)
+    assert {int(wait // 900) for wait in waits} == {0, 1, 2, 3}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ from qo.runtime.notifier import verify
 from qo.runtime.queue import Queue
 from qo.runtime.upkeep import HOUR_MS, Upkeep
 from qo.settings import load_settings
-from qo.store.values import Outcome
+from qo.store.values import Bounds, Lease, Outcome
 
 NOW = 1_900_000_000_000
 MINUTE_MS = 60_000
@@ -188,6 +189,83 @@ async def test_what_has_ended_is_forgotten_after_a_week_or_on_redis_after_a_day(
     await upkeep.tend()
 
     assert (kept, await clocked.jobs()) == (1, [])
+
+
+# --- more than one portion in a round -------------------------------------------------------------------------
+
+MORE_THAN_A_PORTION = Bounds().portion + 1
+
+
+async def claim_all(queue: qo.Queue, number: int) -> list[Lease]:
+    leases: list[Lease] = []
+    while len(leases) < number:
+        claimed = await queue.store.claim(
+            worker="w", tasks=["build"], places=number - len(leases), lease_ms=300_000, claim_id=f"c{len(leases)}"
+        )
+        assert claimed.leases
+        leases += claimed.leases
+    return leases
+
+
+async def states(queue: qo.Queue) -> Counter[State]:
+    return Counter(job.state for job in await queue.jobs(limit=10 * MORE_THAN_A_PORTION))
+
+
+async def test_one_round_deals_with_all_jobs_that_are_due(
+    clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep
+) -> None:
+    due = datetime.fromtimestamp(NOW / 1000 + 60, UTC)
+    await clocked.submit_many([qo.New("build", run_at=due)] * MORE_THAN_A_PORTION)
+    clock.now += MINUTE_MS
+
+    await upkeep.catch_up()
+
+    assert await states(clocked) == {State.QUEUED: MORE_THAN_A_PORTION}
+
+
+async def test_one_round_ends_all_leases_that_are_over(clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep) -> None:
+    await clocked.submit_many([qo.New("build")] * MORE_THAN_A_PORTION)
+    await claim_all(clocked, MORE_THAN_A_PORTION)
+    for _ in range(2):  # so that there is no gap, after which leases would be given longer
+        clock.now += 149_000
+        await upkeep.catch_up()
+    before = await states(clocked)
+    clock.now += 2_000
+
+    await upkeep.catch_up()
+
+    assert before == {State.STARTING: MORE_THAN_A_PORTION}
+    assert await states(clocked) == {State.QUEUED: MORE_THAN_A_PORTION}
+
+
+async def test_one_round_moves_up_all_that_have_waited(clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep) -> None:
+    await clocked.submit_many([qo.New("build", priority="low")] * MORE_THAN_A_PORTION)
+    clock.now += HOUR_MS
+
+    await upkeep.tend()
+
+    jobs = await clocked.jobs(limit=10 * MORE_THAN_A_PORTION)
+    assert Counter(job.priority for job in jobs) == {70: MORE_THAN_A_PORTION}
+
+
+async def test_one_round_fails_all_that_nobody_confirmed_and_then_forgets_all(
+    clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep, sent: Sent
+) -> None:
+    await clocked.submit_many([qo.New("build")] * MORE_THAN_A_PORTION)
+    for lease in await claim_all(clocked, MORE_THAN_A_PORTION):
+        await clocked.store.finish([Outcome(job_id=lease.job_id, token=lease.token, state=State.CONFIRMING)])
+    clock.now += 12 * HOUR_MS
+    await upkeep.tend()
+    reminded = len(sent.notices)
+    clock.now += 12 * HOUR_MS
+    await upkeep.tend()
+    unconfirmed = await states(clocked)
+    clock.now += 7 * 24 * HOUR_MS
+    await upkeep.tend()
+
+    assert reminded == MORE_THAN_A_PORTION
+    assert unconfirmed == {State.FAILED: MORE_THAN_A_PORTION}
+    assert await clocked.jobs() == []
 
 
 async def test_of_who_did_what_the_newest_entries_are_kept(clocked: qo.Queue, sent: Sent) -> None:

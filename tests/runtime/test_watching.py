@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
-from running import running, soon
+from running import running, soon, until
 
 import qo
 from qo.event import Event
@@ -174,3 +174,51 @@ async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue,
     for job, ids in zip(jobs, seen, strict=True):
         everything = await queue.store.events(cursor, subjects=[job.id])
         assert ids == [event.id for event in everything.events]
+
+
+async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(queue: qo.Queue) -> None:
+    """The read under way does not look for the newcomer's job, and passes over what happens to it meanwhile."""
+    known, new = await queue.submit("build"), await queue.submit("build")
+    cursor = await queue.store.newest_event()
+    real = queue.store.events
+    held, newcomer_has_read, reads_of_the_known = asyncio.Event(), asyncio.Event(), 0
+
+    async def staged(after: int, **options: Any) -> Any:
+        nonlocal reads_of_the_known
+        subjects = options.get("subjects")
+        if subjects == [known.id]:
+            reads_of_the_known += 1
+            if reads_of_the_known == 2:  # the first is that of the watcher itself, this one is the reader's
+                held.set()
+                with suppress(TimeoutError):  # it must not read now, so nothing else than time can end this
+                    await asyncio.wait_for(newcomer_has_read.wait(), 0.3)
+                await queue.store.set_priority(33, job_id=new.id)
+        feed = await real(after, **options)
+        if subjects == [new.id]:
+            newcomer_has_read.set()
+        return feed
+
+    queue.store.events = staged  # type: ignore[method-assign]
+    async with (
+        aclosing(queue.follower.follow(known.id, after=cursor)) as of_the_known,
+        aclosing(queue.follower.follow(new.id, after=cursor)) as of_the_new,
+    ):
+        first = asyncio.create_task(anext(of_the_known))  # type: ignore[arg-type]
+        await until_watched(queue, known.id)
+        await queue.store.set_priority(22, job_id=known.id)
+        await soon(held.wait())
+        event = await soon(anext(of_the_new))
+
+        assert isinstance(event, Event)
+        assert (event.kind, event.subject, event.detail["priority"]) == ("priority", new.id, 33)
+        await soon(first)
+
+
+async def until_watched(queue: qo.Queue, job_id: str) -> None:
+    """The watcher has made its own first read, and the reader waits for events."""
+    reads = queue.follower._reading
+
+    async def is_idle() -> bool:
+        return job_id in queue.follower._watchers and queue.follower._task is not None and not reads.locked()
+
+    await until(is_idle)

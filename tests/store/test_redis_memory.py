@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,9 +15,22 @@ from servers import Kind, Server
 
 import qo
 from qo.errors import StoreUnavailable
-from qo.job import State
+from qo.job import Progress, State
 from qo.store.redis.store import RedisStore
-from qo.store.values import Accepted, Outcome, Portion, Renewal, Submission
+from qo.store.values import (
+    Accepted,
+    Advance,
+    Limit,
+    Outcome,
+    Portion,
+    Registration,
+    Renewal,
+    Source,
+    Standing,
+    Submission,
+    TaskOptions,
+    Ticket,
+)
 
 MEMORY = "maxmemory 8mb"
 PAYLOAD = b'"%s"' % (b"x" * 50_000)
@@ -30,11 +43,18 @@ JOBS_AT_MOST = 1000
 
 
 @asynccontextmanager
-async def full_store(kind: Kind) -> AsyncIterator[tuple[RedisStore, list[str], str]]:
-    """A store, the jobs that it took until it was full, and what the refusal said."""
+async def full_store(
+    kind: Kind, before: Callable[[RedisStore], Awaitable[Any]] | None = None
+) -> AsyncIterator[tuple[RedisStore, list[str], str]]:
+    """A store, the jobs that it took until it was full, and what the refusal said.
+
+    `before` is called while it is empty.
+    """
     with Server(kind, config=[MEMORY, "maxmemory-policy noeviction"]) as server:
         store = await RedisStore.open(server.url)
         try:
+            if before is not None:
+                await before(store)
             ids, refusal = await fill(store)
             with Redis(port=server.port) as operator:
                 operator.config_set("maxmemory", operator.info("memory")["used_memory"] - OVERFULL_BYTES)
@@ -124,6 +144,67 @@ async def test_on_a_full_server_jobs_start_are_kept_end_and_are_forgotten_and_th
         assert isinstance(again, Accepted)
         assert await store.waiting_count() == len(ids) - ENDED + 1
         assert broken_invariants(await snapshot(store)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_on_a_full_server_slots_are_given_back_and_go_to_those_that_wait(kind: Kind) -> None:
+    async def take_and_wait(store: RedisStore) -> None:
+        await store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
+        tickets = [Ticket(holder=one, groups=("gpu",), lease_ms=LEASE_MS, wait_ms=LEASE_MS) for one in ("a", "b")]
+        await store.acquire(tickets)
+
+    async with full_store(kind, before=take_and_wait) as (store, _, _):
+        released = await store.release([("a", None)])
+
+        assert released == [True]
+        assert [slot.holder for slot in (await store.group("gpu")).slots] == ["b"]
+        assert broken_invariants(await snapshot(store)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_on_a_full_server_leases_of_the_dead_end(kind: Kind) -> None:
+    async with full_store(kind) as (store, ids, _):
+        (lease,) = (await claim(store, places=1, claim_id="of a worker that dies")).leases
+        for at in range(lease.expires_at_ms - LEASE_MS, lease.expires_at_ms + 2 * LEASE_MS, LEASE_MS // 4):
+            await store.catch_up(now=at)
+
+        assert lease.job_id == ids[0]
+        assert await store.leases() == ()
+        assert (await store.job(ids[0])).state is State.QUEUED
+        assert broken_invariants(await snapshot(store)) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_on_a_full_server_people_and_workers_can_still_change_what_is_there(kind: Kind) -> None:
+    async with full_store(kind) as (store, ids, _):
+        leases = (await claim(store, places=3, claim_id="a claim")).leases
+        running, asking, failing = [{"job_id": lease.job_id, "token": lease.token} for lease in leases]
+        error = qo.JobError(message="It broke.")
+
+        await store.advance([Advance(**running, progress=Progress(1.0), checkpoint=b"half")])
+        await store.finish(
+            [Outcome(**asking, state=State.CONFIRMING), Outcome(**failing, state=State.FAILED, error=error)]
+        )
+        reminders = await store.take_reminders(ages_ms=[0])
+        confirmed = await store.confirm(asking["job_id"])
+        retried = await store.retry(failing["job_id"])
+        (moved_up,) = await store.set_priority(10, job_id=ids[4])
+        await store.move(ids[5], before=ids[4])
+        await store.set_limits([Limit(group="ports", slots=1, source=Source.OPERATOR)])
+        await store.set_paused("build", True)
+        await store.set_paused("build", False)
+        await store.remove_limit("ports")
+        await store.set_tier("ada", Standing(tier="partner", boost=1))
+        await store.register(Registration(name="worker-1", tasks=(TaskOptions(name="build"),), places=1))
+        await store.age(period_ms=1)
+        await store.fail_unconfirmed(after_ms=1, error=error)
+        await store.revoke("ports", 0, force=True)
+
+        assert [reminder.job_id for reminder in reminders] == [asking["job_id"]]
+        assert [confirmed.state, retried.state, moved_up.priority] == [State.QUEUED, State.QUEUED, 10]
+        assert broken_invariants(await snapshot(store)) == []
+        with pytest.raises(StoreUnavailable, match="out of memory"):
+            await store.submit([submission("still too early")])
 
 
 async def test_a_worker_drains_a_full_server() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -26,10 +27,13 @@ from redis_calls import (
 from servers import Kind, Server
 
 from qo.errors import StoreUnavailable
+from qo.job import moment
 from qo.store.redis import client as client_module
 from qo.store.redis import nodes as nodes_module
 from qo.store.redis.availability import pause_seconds
 from qo.store.redis.functions import Function
+from qo.store.redis.store import RedisStore
+from qo.store.values import Accepted, Submission
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -230,3 +234,21 @@ async def test_a_server_out_of_memory_says_so_at_once_and_still_takes_what_may_g
             with pytest.raises(StoreUnavailable, match="is out of memory, nothing was changed"):
                 await client.run(ADD_ONCE, ["too much"])
             assert await client.run(urgent, ["urgent"]) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_an_operations_time_is_read_when_it_runs_and_not_when_it_is_called(kind: Kind) -> None:
+    with Server(kind) as server:
+        store = await RedisStore.open(server.url)
+        try:
+            with frozen(server):
+                called_at = time.time_ns() // 1_000_000
+                call = asyncio.create_task(store.submit([Submission(id="a", task="build")]))
+                await asyncio.sleep(0.1)  # by which the time of the call and of its run differ
+                back_at = time.time_ns() // 1_000_000
+            (answer,) = await call
+        finally:
+            await store.close()
+
+    assert isinstance(answer, Accepted)
+    assert answer.job.submitted_at >= moment(back_at) > moment(called_at)

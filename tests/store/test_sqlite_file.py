@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
-from harness import NOW, submission, submit
+from harness import NOW, claim, submission, submit, succeed
 
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
+from qo.job import moment
 from qo.store.open import open_store
-from qo.store.sqlite import SQLiteStore, watching
+from qo.store.sqlite import SQLiteStore, access, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from qo.store.values import Accepted, Claimed
@@ -40,10 +44,88 @@ async def test_what_was_answered_is_there_when_the_file_is_opened_again(tmp_path
     await second.close()
 
 
-async def test_commits_reach_the_disk(store: SQLiteStore) -> None:
-    settings = await store._writer.call(lambda db: (db.pragma("journal_mode"), db.pragma("synchronous")))
+class WatchedFile(apsw.VFSFile):
+    """A file as SQLite uses it, which notes when its content was made to reach the disk."""
 
-    assert settings == ("wal", 2)  # 2 is FULL
+    def __init__(self, base: str, name: apsw.URIFilename | str | None, flags: list[int], calls: list[str]) -> None:
+        super().__init__(base, name, flags)
+        filename = name.filename() if isinstance(name, apsw.URIFilename) else str(name)
+        self._kind = filename.rpartition("qo.db")[2]
+        self._calls = calls
+
+    def xWrite(self, data: Any, offset: int) -> None:
+        super().xWrite(data, offset)
+        self._calls.append(f"write{self._kind}")
+
+    def xSync(self, flags: int) -> None:
+        super().xSync(flags)
+        self._calls.append(f"sync{self._kind}")
+
+
+class WatchedDisk(apsw.VFS):
+    """The usual way from SQLite to the disk, watched."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self._usual = apsw.vfs_names()[0]
+        super().__init__("watched", self._usual, makedefault=True)
+
+    def xOpen(self, name: apsw.URIFilename | str | None, flags: list[int]) -> WatchedFile:
+        return WatchedFile(self._usual, name, flags, self.calls)
+
+
+@pytest.fixture
+def disk() -> Iterator[WatchedDisk]:
+    usual = apsw.vfs_names()[0]
+    watched = WatchedDisk()
+    yield watched
+    watched.unregister()
+    assert apsw.vfs_names()[0] == usual
+
+
+async def test_commits_reach_the_disk(disk: WatchedDisk, tmp_path: Path) -> None:
+    """Before the answer: what was written to the log is behind a sync."""
+    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
+    lease = None
+    try:
+        for number in range(3):
+            for call in ("submit", "claim", "finish"):
+                disk.calls.clear()
+                if call == "submit":
+                    await submit(store, f"job-{number}")
+                elif call == "claim":
+                    (lease,) = await claim(store)
+                else:
+                    await succeed(store, lease)
+                log = [one for one in disk.calls if one.endswith("-wal")]
+
+                assert "write-wal" in log
+                assert log[-1] == "sync-wal", call
+    finally:
+        await store.close()
+
+
+async def test_an_operations_time_is_read_when_it_runs_and_not_when_it_is_called(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer is busy meanwhile, as it is behind another process that holds the file."""
+    now = NOW
+    monkeypatch.setattr(access, "system_ms", lambda: now)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def busy(db: apsw.Connection) -> None:
+        begun.set()
+        assert go_on.wait(20)
+
+    blocked = asyncio.create_task(store._writer.call(busy))
+    await asyncio.to_thread(begun.wait, 20)
+    submitting = asyncio.create_task(submit(store, "a", now=None))
+    await asyncio.sleep(0)  # the call is made, and waits behind the other
+    now += 5000
+    go_on.set()
+    await blocked
+
+    assert (await submitting).submitted_at == moment(NOW + 5000)
 
 
 async def test_the_log_is_folded_into_the_file_while_the_writer_goes_on(tmp_path: Path) -> None:
