@@ -7,6 +7,8 @@ from functools import lru_cache
 GLOBAL = "global"
 PROVIDERS = "providers"
 KINDS = ("user", "project", "tier", "priority", "parent", "provider")
+MOST_GROUPS = 64
+"""how many groups a submit, a task or a caller's ticket may name, by SPEC.md section 3: each one costs a step"""
 
 
 def groups_of(
