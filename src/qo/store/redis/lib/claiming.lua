@@ -39,7 +39,6 @@ function claiming.take(worker, task_names, places, lease_ms, claim)
     examined = examined + 1
     local row = rows.get(number)
     local wanted = tasks.groups_of(row)
-    groups.load(wanted)
     local blocked_by = groups.first_without_room(wanted, GATES + 1)
     if blocked_by then
       line.park(row, blocked_by)

@@ -49,12 +49,9 @@ local function examine_ticket(ticket, asked_now)
     tickets.park(ticket, blocked_by)
     return
   end
-  for _, name in ipairs(ticket.groups) do
-    if not groups.has_room_unspoken(groups.get(name)) then
-      return
-    end
+  if groups.all_have_room_unspoken(ticket.groups) then
+    grant(ticket, asked_now)
   end
-  grant(ticket, asked_now)
 end
 
 local function leave_for_its_worker(row, free)
@@ -64,16 +61,10 @@ local function leave_for_its_worker(row, free)
     line.park(row, blocked_by)
     return
   end
-  for _, name in ipairs(names) do
-    if not groups.has_room_unspoken(groups.get(name)) then
-      return
-    end
-  end
-  local worker = worker_for(free, row.task)
-  worker.left = worker.left - 1
-  for _, name in ipairs(names) do
-    local group = groups.get(name)
-    group.spoken_for = group.spoken_for + 1
+  if groups.all_have_room_unspoken(names) then
+    local worker = worker_for(free, row.task)
+    worker.left = worker.left - 1
+    groups.speak_for(names)
   end
 end
 
