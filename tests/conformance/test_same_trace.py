@@ -32,7 +32,7 @@ LOGS = 500
 LOGS_IN_A_BLOCK = 50
 ACTIONS = 20
 READS_AFTER_A_STEP = 2
-BOUNDS = (Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3))
+BOUNDS = (Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7))
 AT_ONCE = 2
 SHARE_OF_REDIS = 10  # of so many logs the first two are replayed on Redis, the others on Valkey
 

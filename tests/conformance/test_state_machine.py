@@ -14,7 +14,7 @@ from stores import STORES
 
 from qo.store.values import Bounds
 
-BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3)]
+BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7)]
 
 
 @pytest.mark.parametrize("step_bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")

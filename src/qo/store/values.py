@@ -24,7 +24,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How much one step may do, so that none holds the store for more than a few milliseconds."""
 
     examine: int = 256
-    """jobs and callers that a claim, or a hand-over to callers, looks at"""
+    """jobs and callers that a claim, or a hand-over to callers, looks at; one of many groups counts as several
+    (`policy.groups.looks`)"""
+    claim_bytes: int = 4 * 1024 * 1024
+    """payloads and checkpoints that a claim gives, or all offers that one step fills; who goes beyond it is the last"""
     portion: int = 256
     """leases, callers, due jobs, aged jobs, forgotten jobs that one step deals with"""
 

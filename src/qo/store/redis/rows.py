@@ -60,6 +60,8 @@ class JobRow(msgspec.Struct, gc=False):
     confirming_at: int | None = None
     reminded: int = 0
     finished_at: int | None = None
+    payload_bytes: int = 0
+    checkpoint_bytes: int = 0
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):

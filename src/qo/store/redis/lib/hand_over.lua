@@ -54,8 +54,7 @@ local function examine_ticket(ticket, asked_now)
   end
 end
 
-local function leave_for_its_worker(row, free)
-  local names = tasks.groups_of(row)
+local function leave_for_its_worker(row, names, free)
   local blocked_by = groups.first_without_room(names, GATES + 1)
   if blocked_by then
     line.park(row, blocked_by)
@@ -94,12 +93,17 @@ local function hand_over(asking)
     if not task then
       break
     end
-    examined = examined + 1
+    local names
     if task == CALLERS then
-      examine_ticket(tickets.get(member), asking and asking[member])
+      local ticket = tickets.get(member)
+      names = ticket.groups
+      examine_ticket(ticket, asking and asking[member])
     else
-      leave_for_its_worker(rows.get(member), free)
+      local row = rows.get(member)
+      names = tasks.groups_of(row)
+      leave_for_its_worker(row, names, free)
     end
+    examined = examined + groups.looks(names)
     if not walk.has_callers(all) then
       break
     end

@@ -83,6 +83,7 @@ function rows.unfinished(index)
 end
 
 function rows.insert(row, payload)
+  row.payload_bytes = #payload
   payloads[row.number] = payload
   later('HSET', key('payloads'), row.number, payload)
   loaded[row.number] = row
@@ -103,6 +104,17 @@ function rows.contents(numbers)
     return { payloads[numbers[1]] }, { false }
   end
   return fields_of(written(key('payloads')), numbers), fields_of(key('checkpoints'), numbers)
+end
+
+function rows.save_checkpoint(row, checkpoint)
+  row.checkpoint_bytes = #checkpoint
+  rows.save(row)
+  later('HSET', key('checkpoints'), row.number, checkpoint)
+end
+
+function rows.size(row)
+  -- What a lease on this job brings with it, in bytes: told by the row, so that nobody reads what is not given.
+  return (row.payload_bytes or 0) + (row.checkpoint_bytes or 0)
 end
 
 function rows.save(row)
