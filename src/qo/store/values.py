@@ -17,6 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment
+from qo.policy.groups import looks
 from qo.policy.ordering import NORMAL
 
 
@@ -171,6 +172,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """the number taken in each limited group"""
     payload: bytes
     checkpoint: bytes | None = None
+    looks: int
+    """what it counts for towards the bounds of a step, by the number of the job's groups (`policy.groups.looks`)"""
     read_job: Callable[[], Job]
 
     @classmethod
@@ -194,6 +197,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
             slots=slots,
             payload=payload,
             checkpoint=checkpoint,
+            looks=looks(len(job.groups)),
             read_job=lambda: job,
         )
 

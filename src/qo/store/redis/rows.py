@@ -133,6 +133,7 @@ def to_lease(row: LeaseRow) -> Lease:
         slots=row.slots or {},
         payload=row.payload or b"",
         checkpoint=row.checkpoint,
+        groups=len(row.groups),
     )
 
 

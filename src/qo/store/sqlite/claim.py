@@ -82,6 +82,7 @@ def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
             slots=slots,
             payload=contents[row.number][0],
             checkpoint=contents[row.number][1],
+            groups=len(groups),
         )
         for row, groups, slots, expires_at in taken
     )
