@@ -88,8 +88,7 @@ def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], work
         park_job(step, row, blocked_by)
     elif all(step.groups.get(name).has_room_unspoken() for name in groups):
         workers.speak_for(row.task)
-        for name in groups:
-            step.groups.get(name).spoken_for += 1
+        step.groups.speak_for(groups)
 
 
 def park_job(step: Step, row: JobRow, group: str) -> None:
