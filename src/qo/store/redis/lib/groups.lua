@@ -202,12 +202,18 @@ end
 
 function groups.look_for_holders(wanted)
   -- By one look for all of them, before slots are taken there. Where nobody holds one, none is free either.
-  local unknown, names = {}, {}
+  local unknown, names
   for _, group in ipairs(wanted) do
     if not group.limit and not group.free and not group.returned then
+      if not unknown then
+        unknown, names = {}, {}
+      end
       unknown[#unknown + 1] = group
       names[#names + 1] = group.name
     end
+  end
+  if not unknown then
+    return
   end
   for i, is_held in ipairs(members_of(written(key('holding')), names)) do
     if is_held == 0 then
