@@ -72,7 +72,7 @@ async def test_jobs_of_many_groups_go_in_smaller_portions(queue: qo.Queue) -> No
     await queue.submit_many([qo.New("build", groups=GROUPS) for _ in range(60)])
 
     assert calls == [27, 27, 6]
-    assert 27 == SUBMIT_AT_ONCE // (1 + 64 // 8)
+    assert SUBMIT_AT_ONCE // (1 + 64 // 8) == 27
 
 
 async def test_single_submits_that_gather_go_in_portions_of_one_mebibyte(queue: qo.Queue) -> None:
