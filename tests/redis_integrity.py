@@ -55,6 +55,10 @@ def _differences_of_contents(keys: Keys) -> Iterator[str]:
     for name, allowed in (("payloads", set(jobs)), ("checkpoints", set(jobs)), ("results", succeeded)):
         if surplus := keys[name].keys() - allowed:
             yield f"  {name!r}: has {sorted(surplus)}, which no job asks for"
+    for name, size in (("payloads", "payload_bytes"), ("checkpoints", "checkpoint_bytes")):
+        for number, row in jobs.items():
+            if getattr(row, size) != len(keys[name].get(number, b"")):
+                yield f"  {name!r}: {number} is said to have {getattr(row, size)} bytes, which is not so"
     if missing := jobs.keys() - keys["payloads"].keys():
         yield f"  'payloads': of {sorted(missing)} are missing"
     for number, row in jobs.items():

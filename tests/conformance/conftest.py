@@ -1,6 +1,7 @@
 """The stores that the behaviour suite runs on. A test asks for `store` and never learns which one it got.
 
-Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step could do next to nothing.
+Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step could do next to nothing. Marked
+`bounded_by(...)`, it runs with bounds of its own.
 """
 
 from __future__ import annotations
@@ -39,10 +40,15 @@ STORES_UNDER_TEST: list[Any] = [ModelUnderTest(), *STORES]
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "small_bounds: also run with bounds of 2 and 3 for every step")
+    config.addinivalue_line("markers", "bounded_by(**bounds): run with these bounds")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "under_test" not in metafunc.fixturenames:
+        return
+    if own := metafunc.definition.get_closest_marker("bounded_by"):
+        cases = [pytest.param(one, Bounds(**own.kwargs), id=one.name) for one in STORES_UNDER_TEST]
+        metafunc.parametrize(("under_test", "bounds"), cases)
         return
     marker = metafunc.definition.get_closest_marker("small_bounds")
     small = (2, 3) if marker and marker.kwargs.get("apply", True) else ()

@@ -16,7 +16,7 @@ from stores import STORES
 
 from qo.store.values import Bounds
 
-BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3)]
+BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7)]
 ACTIONS = 50
 FEWEST_EXAMPLES, MOST_EXAMPLES = 8, 100
 """Of one run of Hypothesis: its first example is always the simplest, and it keeps the choices of all in memory."""

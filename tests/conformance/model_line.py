@@ -12,7 +12,7 @@ from model_state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
 from qo.job import ENDED, HELD, State, moment
-from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of
+from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, looks
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.values import Average, Bounds, Limit, LimitIgnored, Mean, Source, TaskOptions
@@ -323,13 +323,15 @@ class Line:
         spoken_for = Counter[str]()  # slots by group, for jobs that their workers will take
         promised = Counter[str]()  # places by worker, likewise
         done_with: list[JobRow | TicketRow] = []
-        for _ in range(self.bounds.examine):
+        examined = 0
+        while examined < self.bounds.examine:
             waiting = self.next_to_hand_over(spoken_for, promised, done_with, now)
             if waiting is None:
                 return
             is_ticket = isinstance(waiting, TicketRow)
             blocking = self.first_without_room(self.groups_to_park_in(waiting))
             groups = waiting.groups if is_ticket else self.groups_of_job(waiting)
+            examined += looks(len(groups))
             if is_ticket and waiting.expires_at <= self.counted(now) and waiting.holder not in asking:
                 del self.state.tickets[waiting.holder]
             elif blocking is not None:

@@ -10,6 +10,7 @@ from model_step import Steps, step
 
 from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
+from qo.policy.groups import looks
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
 from qo.store.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed
@@ -28,18 +29,19 @@ class Running(Steps):
         due = self.deal_with_what_is_due(now)
         right = self.search_whole_line(tasks, places)
         taken: list[LeaseRow] = []
-        examined, bound_reached = 0, False
+        examined, taken_bytes, bound_reached = 0, 0, False
         while len(taken) < places and not bound_reached:
             job = self.first_candidate(tasks)
             if job is None:
                 break
-            if examined == self.bounds.examine:
+            if examined >= self.bounds.examine or taken_bytes >= self.bounds.claim_bytes:
                 bound_reached = True
                 break
-            examined += 1
+            examined += looks(len(self.groups_of_job(job)))
             blocking = self.first_without_room(self.groups_to_park_in(job))
             if blocking is None:
                 taken.append(self.start(job, worker, lease_ms, claim_id, now))
+                taken_bytes += len(job.payload) + len(job.checkpoint or b"")
             else:
                 self.park(job, blocking, now)
         ids = [lease.holder for lease in taken]

@@ -26,6 +26,7 @@ from qo.store.values import (
 )
 
 LONG = "n" * 201
+TOO_MANY_GROUPS = tuple(f"g{number}" for number in range(65))
 
 
 def asked(**fields):
@@ -58,6 +59,7 @@ SUBMISSIONS = [
     ("group", {"groups": ("global",)}),
     ("group", {"groups": ("priority:5",)}),
     ("groups", {"groups": "gpu"}),
+    ("groups", {"groups": TOO_MANY_GROUPS}),
     ("limit", {"limits": (limited(slots=-1),)}),
     ("unique", {"unique": LONG}),
     ("run_at_ms", {"run_at_ms": -1}),
@@ -112,6 +114,7 @@ CALLS: list[tuple[str, Call]] = [
     ("slot_id", lambda store: store.revoke("gpu", -1, force=True, now=NOW)),
     ("groups", lambda store: store.acquire([ticket("h")], now=NOW)),
     ("groups", lambda store: store.acquire([ticket("h", "gpu", "gpu")], now=NOW)),
+    ("groups", lambda store: store.acquire([ticket("h", *TOO_MANY_GROUPS)], now=NOW)),
     ("group", lambda store: store.acquire([ticket("h", "")], now=NOW)),
     ("holder", lambda store: store.acquire([ticket(LONG, "gpu")], now=NOW)),
     ("lease_ms", lambda store: store.acquire([ticket("h", "gpu", lease_ms=0)], now=NOW)),
@@ -121,6 +124,7 @@ CALLS: list[tuple[str, Call]] = [
     ("places", lambda store: register(store, "w9", "work", places=0)),
     ("task", lambda store: register(store, "w9", "a:b")),
     ("group", lambda store: register(store, "w9", TaskOptions(name="work", groups=("user:u1",)))),
+    ("groups", lambda store: register(store, "w9", TaskOptions(name="work", groups=TOO_MANY_GROUPS))),
     ("limit", lambda store: register(store, "w9", TaskOptions(name="work", limit=-1))),
     ("lifetime_ms", lambda store: store.register(worker(lifetime_ms=0), now=NOW)),
     ("lease_ms", lambda store: store.register(worker(lease_ms=0), now=NOW)),

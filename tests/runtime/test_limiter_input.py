@@ -61,6 +61,7 @@ TOO_BIG = 2**31
         (lambda: qo.Limiter().acquire(groups=["gpu", []]), "group is []; use text"),
         (lambda: qo.Limiter().acquire(groups=["global"]), "group is 'global', which is reserved"),
         (lambda: qo.Limiter().acquire(groups=["user:ada"]), "group is 'user:ada', which is reserved"),
+        (lambda: qo.Limiter().acquire(groups=map(str, range(65))), "groups has 65 names; at most 64 are allowed"),
         (lambda: qo.Limiter().acquire("ollama", timeout=-1), "timeout is -1; use seconds of 0 or more"),
         (lambda: qo.Limiter().acquire("ollama", timeout=float("nan")), "timeout is nan; use seconds"),
         (lambda: qo.Limiter().acquire("ollama", timeout=True), "timeout is True; use seconds"),

@@ -204,3 +204,10 @@ async def test_a_payload_that_is_no_json_fails_its_job_and_not_the_worker(queue:
     assert (await queue.get(fine.id)).result == 7
     odd = await queue.get("odd")
     assert (odd.state, odd.attempts) == (qo.State.FAILED, 1)
+
+
+def test_a_task_of_too_many_groups_is_refused_when_it_is_defined(worker: qo.Worker) -> None:
+    groups = [f"g{number}" for number in range(65)]
+
+    with pytest.raises(qo.InvalidValue, match="groups of task 'build' has 65 names; at most 64 are allowed"):
+        worker.task("build", groups=groups)(lambda data: None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from good_values import NO_COUNTS, outcome, refusal, registration, ticket
+from good_values import NO_COUNTS, outcome, refusal, registration, submission, ticket
 
 from qo.errors import InvalidValue
 from qo.job import State
+from qo.policy.groups import MOST_GROUPS
 from qo.store import check, check_value
 from qo.store.values import Renewal, TaskOptions
 
@@ -54,6 +55,26 @@ def test_a_ticket_of_no_groups_is_refused():
 
 def test_a_ticket_names_each_group_once():
     assert "each once" in str(refusal(check.check_ticket, ticket(groups=("a", "b", "a"))))
+
+
+MOST = tuple(f"g{number}" for number in range(MOST_GROUPS))
+NAMING_GROUPS = {
+    "a submit": ("groups", lambda groups: check.check_submission(submission(groups=groups))),
+    "a task": (
+        "groups of task 'build'",
+        lambda groups: check.check_registration(registration(tasks=(TaskOptions(name="build", groups=groups),))),
+    ),
+    "a ticket": ("groups", lambda groups: check.check_ticket(ticket(groups=groups))),
+}
+
+
+@pytest.mark.parametrize("by", NAMING_GROUPS)
+def test_at_most_64_groups_are_named_by_a_submit_a_task_or_a_ticket(by):
+    field, named = NAMING_GROUPS[by]
+
+    assert MOST_GROUPS == 64
+    assert named(MOST) is None
+    assert f"{field} has 65 names; at most 64 are allowed" in str(refusal(named, (*MOST, "one-more")))
 
 
 @pytest.mark.parametrize("groups", [("provider:x", "providers"), ("user:u1",), ("free",), ("global",), ("priority:5",)])

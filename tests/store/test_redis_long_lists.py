@@ -1,15 +1,20 @@
-"""Lists longer than Lua can hand to one command: calls take them all the same."""
+"""Lists longer than Lua can hand to one command, and answers longer than one step should make: all comes through."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
 import pytest
-from harness import LEASE, NOW
+from harness import LEASE, NOW, claim, numbered, submit_all
 from redis_calls import KINDS, new_namespace
 from redis_snapshot import snapshot
 from servers import Kind, shared_server
 
+from qo.job import State
 from qo.store.redis import RedisStore
-from qo.store.values import Submission, Ticket
+from qo.store.values import Bounds, Outcome, Submission, Ticket
 
 LONG = 4500
 """each names two groups and more; Lua's stack holds 8,000"""
@@ -43,4 +48,73 @@ async def test_a_long_list_of_jobs_is_submitted(kind: Kind) -> None:
 
     assert await store.waiting_count() == LONG
     await snapshot(store)
+    await store.close()
+
+
+# --- what is read in parts ----------------------------------------------------------------------------------------
+
+
+async def calls(store: RedisStore, read: Awaitable[Sequence[Any]]) -> tuple[int, Sequence[Any]]:
+    """How many functions the server ran for it, and what it answered."""
+    before = await _functions_run(store)
+    answer = await read
+    return await _functions_run(store) - before, answer
+
+
+async def _functions_run(store: RedisStore) -> int:
+    told: bytes = await store.client.command("INFO", "commandstats")
+    return sum(int(found) for found in re.findall(rb"cmdstat_fcall(?:_ro)?:calls=(\d+)", told))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_jobs_with_large_results_are_read_in_parts(kind: Kind) -> None:
+    bounds = Bounds(claim_bytes=2500)
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace(), bounds=bounds)
+    ids, result = numbered("j", 7), b'"' + b"x" * 998 + b'"'
+    await submit_all(store, ids)
+    leases = await claim(store, places=7)
+    await store.finish(
+        [Outcome(job_id=each.job_id, token=each.token, state=State.SUCCEEDED, result=result) for each in leases]
+    )
+    await submit_all(store, ["waits"])
+
+    parts, jobs = await calls(store, store.jobs())
+    one_part, page = await calls(store, store.jobs(limit=3))
+
+    assert [job.id for job in jobs] == ["waits", *ids]
+    assert [job.result for job in jobs[1:]] == ["x" * 998] * 7
+    assert [job.id for job in page] == ["waits", *ids[:2]]
+    assert (parts, one_part) == (3, 1)
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_line_of_jobs_with_many_groups_is_read_in_parts(kind: Kind) -> None:
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    groups, ids = tuple(f"g{number}" for number in range(64)), numbered("j", 500)
+    await submit_all(store, ids, groups=groups)
+
+    parts, line = await calls(store, store.line(limit=1000))
+    one_part, page = await calls(store, store.line(limit=400))
+
+    assert [each.id for each in line] == ids
+    assert [each.id for each in page] == ids[:400]
+    assert line[-1].groups == ("global", "work", "priority:50", *groups)
+    assert (parts, one_part) == (2, 1)
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_search_reads_fewer_jobs_at_a_time_where_they_have_many_groups(kind: Kind) -> None:
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
+    groups, ids = tuple(f"g{number}" for number in range(64)), numbered("j", 500)
+    await submit_all(store, ids, groups=groups)
+    await submit_all(store, ["last"], user="u")
+
+    parts, found = await calls(store, store.jobs(task="nobody's"))
+    in_parts, all_found = await calls(store, store.jobs(limit=501))
+
+    assert (list(found), [job.id for job in all_found]) == ([], [*ids, "last"])
+    assert parts > 1
+    assert in_parts > 1
     await store.close()

@@ -11,13 +11,13 @@ import pytest
 from harness import LEASE, acquire, limit, start, submission, submit, submit_all, submit_list, succeed
 from redis_calls import KINDS, eventually, new_namespace
 from redis_snapshot import snapshot
-from servers import shared_server
+from servers import Kind, shared_server
 
 from qo.event import GRANTED
 from qo.job import State
 from qo.store.check_value import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Advance, Claimed, Offer, Registration, Standing, TaskOptions
+from qo.store.values import Advance, Bounds, Claimed, Offer, Registration, Standing, TaskOptions
 
 LONG_SECONDS = 30.0
 
@@ -119,6 +119,21 @@ async def test_without_an_offer_a_worker_is_only_woken(store: RedisStore) -> Non
 
     assert await waiting == Claimed(more=True)
     assert (await store.job("a")).state is State.QUEUED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_step_that_has_given_enough_bytes_only_wakes_the_others(kind: Kind) -> None:
+    bounds = Bounds(claim_bytes=1500)
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace(), bounds=bounds)
+    content = b'"' + b"x" * 998 + b'"'
+    async with offering(store, "w1") as first, offering(store, "w2") as second, offering(store, "w3") as third:
+        await submit_all(store, ["a", "b", "c"], payload=content, now=None)
+
+        assert [jobs_of(await first), jobs_of(await second)] == [["a"], ["b"]]
+        assert await third == Claimed(more=True)
+        assert (await store.job("c")).state is State.QUEUED
+    await snapshot(store)
+    await store.close()
 
 
 async def test_each_offer_gets_one_job_and_the_rest_stay_in_line(store: RedisStore) -> None:

@@ -7,6 +7,15 @@ from functools import lru_cache
 GLOBAL = "global"
 PROVIDERS = "providers"
 KINDS = ("user", "project", "tier", "priority", "parent", "provider")
+MOST_GROUPS = 64
+"""how many groups a submit, a task or a caller's ticket may name, by SPEC.md section 3: each one costs a step"""
+GROUPS_A_LOOK = 8
+"""of a job or a caller; whoever has more counts as several looks, because each group costs a step"""
+
+
+def looks(groups: int) -> int:
+    """What a job or a caller of so many groups counts for towards the bounds of a step: one for each eight begun."""
+    return -(-groups // GROUPS_A_LOOK)
 
 
 def groups_of(

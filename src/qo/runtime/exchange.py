@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from qo.errors import InvalidValue, StoreUnavailable
 from qo.ids import new_id
 from qo.runtime.execution import Execution, Interruption, storable
+from qo.runtime.portions import Portion, result_size
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Advance, Claimed, Offer, Outcome
@@ -52,6 +53,11 @@ class Exchange:
         # Half of the places at a time, so that the store can be busy with one half while handlers run in the other.
         self._portion = min(CLAIM_AT_MOST, (places + 1) // 2)
         self.outcomes: list[Outcome] = []
+        self._looks: dict[str, int] = {}
+        """By token, of leases with many groups: what ending them counts for."""
+        self._finishing: Portion[Outcome] = Portion(
+            FINISH_AT_MOST, counts=lambda outcome: self._looks.get(outcome.token, 1), size=result_size
+        )
         self.offer: Offer | None = None
         """made to the store, and not known to be void"""
         self.not_reached = Trouble("the store cannot be reached")
@@ -76,6 +82,8 @@ class Exchange:
     def tell_of(self, execution: Execution) -> None:
         """The store is to know that it runs, once it does."""
         self._unreported.append(execution)
+        if execution.lease.looks > 1:
+            self._looks[execution.lease.token] = execution.lease.looks
 
     def is_wanted(self) -> bool:
         """Something is to be told, or a round trip has begun that nobody has waited for yet."""
@@ -120,7 +128,7 @@ class Exchange:
             self._ahead = self._begin()
 
     def _begin(self) -> asyncio.Future[bool]:
-        outcomes, self.outcomes = self.outcomes[:FINISH_AT_MOST], self.outcomes[FINISH_AT_MOST:]
+        outcomes, self.outcomes = self._finishing.cut(self.outcomes)
         self._changed.clear()
         places = min(self._free_places(), self._portion) if self._tasks else 0
         self._claiming += places
@@ -165,6 +173,7 @@ class Exchange:
             answers = await self._store.finish([storable(outcome) for outcome in outcomes])
         for answer in answers:
             self._let_go(answer.token)
+            self._looks.pop(answer.token, None)
             if answer.lost:
                 log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
 

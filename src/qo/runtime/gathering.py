@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from qo.runtime.portions import Portion
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -24,14 +26,15 @@ class Gathering(Generic[Item, Answer]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
         check: Callable[[Item], None] | None = None,
-        most_per_call: int = MOST_PER_CALL,
+        portion: Portion[Item] | None = None,
         calls_in_flight: int = 1,
     ) -> None:
         """`check` raises for an item that `send` would refuse, and with it all others of the call.
+        `portion` is what goes in one call.
         `calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
         self._check = check
-        self._most_per_call = most_per_call
+        self._portion = portion or Portion(MOST_PER_CALL)
         self._calls_in_flight = calls_in_flight
         self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
         self._in_flight = 0
@@ -44,7 +47,7 @@ class Gathering(Generic[Item, Answer]):
             self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._gathered.append((item, answer))
-        if len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight:
+        if len(self._gathered) >= self._portion.most and self._in_flight < self._calls_in_flight:
             self._send_more()
         return await answer
 
@@ -67,7 +70,8 @@ class Gathering(Generic[Item, Answer]):
 
     async def _send_gathered(self) -> None:
         while self._gathered:
-            batch, self._gathered = self._gathered[: self._most_per_call], self._gathered[self._most_per_call :]
+            length = self._portion.length(item for item, _ in self._gathered)
+            batch, self._gathered = self._gathered[:length], self._gathered[length:]
             try:
                 answers = await self._send([item for item, _ in batch])
             except Exception as error:
@@ -82,7 +86,7 @@ class Gathering(Generic[Item, Answer]):
 
 
 async def in_portions(
-    send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], items: Sequence[Item], *, most_per_call: int
+    send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], items: Sequence[Item], *, portion: Portion[Item]
 ) -> AsyncGenerator[Sequence[Answer]]:
     """The answers to one portion after the other, in order. While they are looked at, the next one is under way.
 
@@ -90,8 +94,10 @@ async def in_portions(
     """
     under_way: deque[asyncio.Future[Sequence[Answer]]] = deque()
     try:
-        for first in range(0, len(items), most_per_call):
-            under_way.append(asyncio.ensure_future(send(items[first : first + most_per_call])))
+        first = 0
+        while length := portion.length(items[place] for place in range(first, len(items))):
+            under_way.append(asyncio.ensure_future(send(items[first : first + length])))
+            first += length
             if len(under_way) == 2:
                 yield await under_way.popleft()
         if under_way:

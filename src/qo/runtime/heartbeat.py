@@ -14,6 +14,7 @@ from contextlib import aclosing
 from qo.errors import QoError
 from qo.event import CANCEL_WANTED, LEASE_LOST, Feed
 from qo.runtime.execution import Execution, Interruption
+from qo.runtime.portions import RENEW_AT_ONCE, Portion
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.store_time import StoreTime
 from qo.runtime.trouble import Trouble
@@ -121,13 +122,18 @@ class Heartbeat:
             Renewal(holder=execution.lease.job_id, token=token, lease_ms=self._lease_ms)
             for token, execution in held.items()
         ]
-        renewed = await self._store.renew(renewals, worker=self._registration.name)
-        self._store_time.learn(renewed.now_ms)
-        for answer in renewed.held:
-            if answer.lost:
-                self._interrupt(held[answer.token], Interruption.LOST)
-            elif answer.cancel_wanted:
-                self._interrupt(held[answer.token], Interruption.CANCELLED)
+        first, rest = Portion[Renewal](RENEW_AT_ONCE).cut(renewals)
+        while True:  # without any lease, the worker itself lives on by this
+            renewed = await self._store.renew(first, worker=self._registration.name)
+            self._store_time.learn(renewed.now_ms)
+            for answer in renewed.held:
+                if answer.lost:
+                    self._interrupt(held[answer.token], Interruption.LOST)
+                elif answer.cancel_wanted:
+                    self._interrupt(held[answer.token], Interruption.CANCELLED)
+            if not rest:
+                return
+            first, rest = Portion[Renewal](RENEW_AT_ONCE).cut(rest)
 
     async def _listen_on(self) -> None:
         while True:

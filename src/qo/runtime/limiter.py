@@ -26,7 +26,14 @@ from qo.runtime.limiter_metrics import (
     samples_of,
 )
 from qo.settings import load_settings
-from qo.store.check_value import MAX_COUNT, check_name, check_number, check_own_groups, shown
+from qo.store.check_value import (
+    MAX_COUNT,
+    check_group_count,
+    check_name,
+    check_number,
+    check_own_groups,
+    shown,
+)
 
 if TYPE_CHECKING:
     from qo.runtime.limiter_collector import LimiterCollector
@@ -280,6 +287,7 @@ class Limiter:
         wanted = dict.fromkeys(_own_group(name) for name in named)
         if any(group.startswith(PROVIDER_PREFIX) for group in wanted):
             wanted[PROVIDERS] = None  # it is the total over all calls of providers, however they are named
+        check_group_count("groups", tuple(wanted))
         return self._remember(named, tuple(wanted))
 
     def _remember(self, named: object, wanted: tuple[str, ...]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, Protocol, TypeVar
 
+from qo.runtime.portions import Portion
 from qo.store.values import Ticket
 
 log = logging.getLogger("qo.limiter")
@@ -182,7 +183,8 @@ class Departure:
 class Gatherer(Generic[Item]):
     """Passes items on as lists, in the order they came, one list at a time: the next ones gather meanwhile."""
 
-    def __init__(self, send: Callable[[list[Item]], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[list[Item]], Awaitable[None]], portion: Portion[Item] | None = None) -> None:
+        self._portion = portion or Portion(MOST_PER_CALL)
         self.in_flight: list[Item] = []
         self.gathered: list[Item] = []
         self._send = send
@@ -195,7 +197,7 @@ class Gatherer(Generic[Item]):
     async def run(self) -> None:
         while True:
             await self._some.wait()
-            self.in_flight, self.gathered = self.gathered[:MOST_PER_CALL], self.gathered[MOST_PER_CALL:]
+            self.in_flight, self.gathered = self._portion.cut(self.gathered)
             if not self.gathered:
                 self._some.clear()
             await self._send(self.in_flight)

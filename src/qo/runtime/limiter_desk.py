@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from qo.runtime.gathering import Gathering
 from qo.runtime.limiter_callers import Mailbox
+from qo.runtime.portions import Portion, ticket_count
 from qo.store.base import Store
 from qo.store.values import Grant, Ticket
 
@@ -21,10 +22,10 @@ class Desk:
     def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
         self.mailbox = Mailbox(loop)
         self.asking: Gathering[Ticket, Grant] = Gathering(
-            store.acquire, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
+            store.acquire, portion=Portion(MOST_PER_CALL, counts=ticket_count), calls_in_flight=CALLS_IN_FLIGHT
         )
         self.leaving: Gathering[tuple[str, str | None], bool] = Gathering(
-            store.release, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
+            store.release, portion=Portion(MOST_PER_CALL), calls_in_flight=CALLS_IN_FLIGHT
         )
         self._giving_back: set[asyncio.Task[None]] = set()
 

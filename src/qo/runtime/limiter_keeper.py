@@ -21,7 +21,9 @@ from qo.errors import QoError, StoreUnavailable
 from qo.event import GRANTED, LEASE_LOST, Feed
 from qo.ids import new_id
 from qo.runtime.callers import milliseconds
+from qo.runtime.gathering import in_portions
 from qo.runtime.limiter_callers import (
+    MOST_PER_CALL,
     Departure,
     Gatherer,
     LeaseOnStore,
@@ -29,10 +31,11 @@ from qo.runtime.limiter_callers import (
     Request,
     Waiter,
 )
+from qo.runtime.portions import RENEW_AT_ONCE, Portion, ticket_count
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
 from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.values import Grant, GroupStatus, Renewal, Ticket
+from qo.store.values import Grant, GroupStatus, Held, Renewal, Ticket
 
 log = logging.getLogger("qo.limiter")
 
@@ -178,7 +181,9 @@ class Keeper:
         self._closing = asyncio.Event()
         self._preparing = asyncio.Lock()
         self._busy = asyncio.Event()  # while anybody holds or waits
-        self._asking: Gatherer[Request] = Gatherer(self._ask)
+        self._asking: Gatherer[Request] = Gatherer(
+            self._ask, Portion(MOST_PER_CALL, counts=lambda request: ticket_count(request.ticket))
+        )
         self._leaving: Gatherer[Departure] = Gatherer(self._release)
         self._trouble_asking = Trouble("slots cannot be asked for now", log)
         self._trouble_leaving = Trouble("a slot cannot be given back for now", log)
@@ -327,9 +332,14 @@ class Keeper:
         if not leases:
             return
         renewals = [Renewal(holder=lease.holder, token=lease.token, lease_ms=self._lease_ms) for lease in leases]
-        for lease, held in zip(leases, (await self._store.renew(renewals)).held, strict=True):
-            if held.lost:
-                self._lose(lease.holder, lease.token)
+        async with aclosing(in_portions(self._renew_portion, renewals, portion=Portion(RENEW_AT_ONCE))) as portions:
+            async for answers in portions:
+                for held in answers:
+                    if held.lost:
+                        self._lose(held.holder, held.token)
+
+    async def _renew_portion(self, renewals: Sequence[Renewal]) -> Sequence[Held]:
+        return (await self._store.renew(renewals)).held
 
     def _lose(self, holder: str, token: str) -> None:
         lease = self._held.get(holder)

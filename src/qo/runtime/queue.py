@@ -23,7 +23,8 @@ from qo.policy.why import Why, explain
 from qo.runtime.analytics import Analytics, analyse
 from qo.runtime.estimator import Estimator
 from qo.runtime.feed import Follower, Reset
-from qo.runtime.gathering import Gathering, in_portions
+from qo.runtime.gathering import MOST_PER_CALL, Gathering, in_portions
+from qo.runtime.portions import Portion, payload_size, submission_count
 from qo.runtime.reasons import facts_of
 from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
@@ -48,7 +49,7 @@ from qo.store.values import (
 log = logging.getLogger("qo.queue")
 
 SUBMIT_AT_ONCE = 250
-"""jobs of a long list, so that the store is free for others in between"""
+"""jobs of a long list, unless 1 MiB of payload ends the portion, so that the store is free for others in between"""
 PRESENT = "present"
 """in the detail of the first event of a watch: it tells how things stand, not that they changed"""
 
@@ -69,7 +70,9 @@ class Queue:
 
     def _begin(self) -> None:
         self._submitting: Gathering[Submission, Accepted | Refusal] = Gathering(
-            self.store.submit, check=check_submission
+            self.store.submit,
+            check=check_submission,
+            portion=Portion(MOST_PER_CALL, counts=submission_count, size=payload_size),
         )
         self.follower = Follower(self.store)
         self._estimator = Estimator(self.store, self.settings, clock=lambda: self._clock() / 1000)
@@ -150,11 +153,12 @@ class Queue:
         A job that is not even well-formed raises, and then none was submitted.
         """
         submissions = [make_submission(new, self.settings, draw=self._draw) for new in jobs]
-        if len(submissions) > SUBMIT_AT_ONCE:
+        admitted: list[Job | SubmitRefused] = []
+        portion = Portion(SUBMIT_AT_ONCE, counts=submission_count, size=payload_size)
+        if portion.length(submissions) < len(submissions):
             for submission in submissions:
                 check_submission(submission)  # the store would refuse its portion, when others have been submitted
-        admitted: list[Job | SubmitRefused] = []
-        async with aclosing(in_portions(self.store.submit, submissions, most_per_call=SUBMIT_AT_ONCE)) as portions:
+        async with aclosing(in_portions(self.store.submit, submissions, portion=portion)) as portions:
             async for answers in portions:
                 for answer in answers:
                     try:

@@ -12,7 +12,7 @@ import msgspec
 from qo.errors import InvalidValue
 from qo.policy.admission import timeout_milliseconds
 from qo.runtime.context import Context, ThreadContext
-from qo.store.check_value import listed
+from qo.store.check_value import check_own_groups, listed
 
 Handler = Callable[..., Any]
 
@@ -59,7 +59,7 @@ def define_task(
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
-        groups=tuple(listed("groups", groups)),
+        groups=_checked_groups(groups, chosen),
         stages=_checked_stages(tuple(listed("stages", stages)), chosen),
         timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,
@@ -76,6 +76,13 @@ def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
             f"The handler of task {name!r} wants {', '.join(needed)}; a handler takes (data, ctx), (data) or nothing."
         )
     return positional[:2]
+
+
+def _checked_groups(groups: Sequence[str], name: str) -> tuple[str, ...]:
+    """Told where the task is defined: the store would refuse them when the worker starts."""
+    named = tuple(listed("groups", groups))
+    check_own_groups(named, of=name)
+    return named
 
 
 def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:

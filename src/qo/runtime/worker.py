@@ -18,9 +18,10 @@ from qo.job import State
 from qo.runtime.cron import CronEntry, define_entry, fire
 from qo.runtime.exchange import TRY_AGAIN_SECONDS, Exchange
 from qo.runtime.execution import Execution, Interruption
-from qo.runtime.gathering import Gathering
+from qo.runtime.gathering import MOST_PER_CALL, Gathering
 from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.notifier import Notifier
+from qo.runtime.portions import Portion, checkpoint_size
 from qo.runtime.queue import Queue
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
@@ -62,7 +63,9 @@ class Worker:
         """claimed, and waiting for slots that are kept elsewhere"""
         self._releasing: set[asyncio.Task[None]] = set()
         self._lease_ms = round(queue.settings.concurrency.default_lease_duration_secs * 1000)
-        self._advancing: Gathering[Advance, Held] = Gathering(queue.store.advance)
+        self._advancing: Gathering[Advance, Held] = Gathering(
+            queue.store.advance, portion=Portion(MOST_PER_CALL, size=checkpoint_size)
+        )
         self._changed = asyncio.Event()
         self._exchange: Exchange
         self._store_time: StoreTime

@@ -26,7 +26,8 @@ joining     A job that joins the line draws the next place (`ordering.drawn_plac
             `ordering.joining_order`. A job that comes back keeps its key.
 examining   Candidates of a task are its ready jobs and the jobs parked in a group that has room. Whoever
             examines takes the smallest key of all candidates; if a group of it has no room, it is parked in the
-            first such group and counts as one rejection there.
+            first such group and counts as one rejection there. Towards `bounds.examine`, a job or caller counts one
+            look for each eight groups begun (`policy.groups.looks`); the first is examined whatever it counts.
 callers     Waiting callers (tickets) are examined like jobs of a task of their own without gates. At the end
             of every step that writes, freed slots are handed over: see `acquire`.
 noting      `claim`, `renew`, `acquire` and `catch_up` note the time at their start. L is the `lease_ms` of the worker
@@ -128,7 +129,8 @@ class Store(Reading, Protocol):
 
         A known claim id is answered with that claim's live leases, and nothing else happens.
         Else begins with `catch_up`, then examines candidates of `tasks` until `places` are taken, none is left,
-        or `bounds.examine` were looked at. A job is taken together with all its slots: it becomes `starting`,
+        `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of those taken have
+        `bounds.claim_bytes` or more. A job is taken together with all its slots: it becomes `starting`,
         an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
         `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
         Returns fewer than asked, perhaps none; being full is not an error.
@@ -334,7 +336,8 @@ class Store(Reading, Protocol):
 
         It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
         With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns
-        its lease, which spares the worker a round trip; `filled` is told of it first, as soon as it is known. Who
+        its lease, which spares the worker a round trip; `filled` is told of it first, as soon as it is known. A step
+        fills no more offers once their payloads and checkpoints have `bounds.claim_bytes`: it only wakes. Who
         gives up waiting may have been given one all the same: the next `claim` or `wait_for_work` with the same claim
         id answers it. With no time to wait, no offer stands when this returns.
         """

@@ -26,6 +26,7 @@ from qo.store.check_value import (
     check_closed,
     check_finite,
     check_group,
+    check_group_count,
     check_job_error,
     check_name,
     check_number,
@@ -204,6 +205,7 @@ def check_ticket(ticket: Ticket) -> None:
     groups = listed("groups", ticket.groups)
     if not groups:
         raise InvalidValue("groups is empty; name at least one group to take a slot in.")
+    check_group_count("groups", groups)
     for group in groups:
         check_group(group)
     if len(set(groups)) < len(groups):
@@ -230,7 +232,7 @@ def check_registration(registration: Registration) -> None:
         if task.name in named:
             raise InvalidValue(f"tasks names {shown(task.name)} twice; give each task of a worker once.")
         named.add(task.name)
-        check_own_groups(task.groups)
+        check_own_groups(task.groups, of=task.name)
         if task.limit is not None:
             check_number("limit of task", task.limit, 0, of=task.name)
         if task.max_attempts is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 from qo.errors import InvalidPriority, InvalidValue, PayloadTooLarge
 from qo.job import JobError, State
-from qo.policy.groups import GLOBAL, KINDS, PROVIDERS
+from qo.policy.groups import GLOBAL, KINDS, MOST_GROUPS, PROVIDERS
 from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
 from qo.store.values import Average, Source, Standing
 
@@ -83,9 +83,18 @@ def check_group(group: str) -> None:
         )
 
 
-def check_own_groups(groups: Sequence[str]) -> None:
-    """Groups that a task or a submit adds of its own accord."""
-    for group in listed("groups", groups):
+def check_group_count(field: str, groups: Sequence[str]) -> None:
+    if len(groups) > MOST_GROUPS:
+        raise InvalidValue(
+            f"{field} has {len(groups)} names; at most {MOST_GROUPS} are allowed. "
+            "Name fewer, or one group that stands for several."
+        )
+
+
+def check_own_groups(groups: Sequence[str], *, of: str | None = None) -> None:
+    """Groups that a submit adds of its own accord, or a task (`of`)."""
+    check_group_count("groups" if of is None else f"groups of task {shown(of)}", listed("groups", groups))
+    for group in groups:
         check_group(group)
         kind, colon, _ = group.partition(":")
         if (colon and kind in KINDS_OF_THE_STORE) or group in RESERVED_NAMES:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment, status_of
+from qo.policy.groups import looks
 from qo.store.values import Lease
 
 _decode = msgspec.json.Decoder().decode
@@ -69,8 +70,9 @@ def stored_lease(
     slots: dict[str, int],
     payload: bytes,
     checkpoint: bytes | None,
+    groups: int,
 ) -> Lease:
-    """Of the job in `row`, which nobody may change any more."""
+    """Of the job in `row`, which nobody may change any more, with so many groups."""
     return Lease(
         job_id=row.id,
         task=row.task,
@@ -81,6 +83,7 @@ def stored_lease(
         slots=slots,
         payload=payload,
         checkpoint=checkpoint,
+        looks=looks(groups),
         read_job=read_job,
     )
 

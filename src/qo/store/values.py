@@ -17,6 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment
+from qo.policy.groups import looks
 from qo.policy.ordering import NORMAL
 
 
@@ -24,7 +25,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How much one step may do, so that none holds the store for more than a few milliseconds."""
 
     examine: int = 256
-    """jobs and callers that a claim, or a hand-over to callers, looks at"""
+    """jobs and callers that a claim, or a hand-over to callers, looks at; one of many groups counts as several
+    (`policy.groups.looks`)"""
+    claim_bytes: int = 4 * 1024 * 1024
+    """payloads and checkpoints that a claim gives, or all offers that one step fills; who goes beyond it is the last"""
     portion: int = 256
     """leases, callers, due jobs, aged jobs, forgotten jobs that one step deals with"""
 
@@ -173,6 +177,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     """the number taken in each limited group"""
     payload: bytes
     checkpoint: bytes | None = None
+    looks: int
+    """what it counts for towards the bounds of a step, by the number of the job's groups (`policy.groups.looks`)"""
     read_job: Callable[[], Job]
 
     @classmethod
@@ -196,6 +202,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
             slots=slots,
             payload=payload,
             checkpoint=checkpoint,
+            looks=looks(len(job.groups)),
             read_job=lambda: job,
         )
 

@@ -60,7 +60,6 @@ end
 lease.load_callers(holders)
 for _, wanted in ipairs(arguments.tickets) do
   asking[wanted.holder] = true
-  groups.load(wanted.groups)
   if not lease.of_caller(wanted.holder) and not (is_alone() and grant_at_once(wanted)) then
     stand_in_line(wanted)
   end

@@ -28,7 +28,7 @@ local function advance(item, row)
   end
   rows.save(row)
   if item.checkpoint then
-    later('HSET', key('checkpoints'), row.number, step.blob(item.checkpoint))
+    rows.save_checkpoint(row, step.blob(item.checkpoint))
   end
   return { expires_at = lease.end_on_the_clock(row.token), cancel_wanted = row.cancel_wanted }
 end

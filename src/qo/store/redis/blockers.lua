@@ -13,9 +13,9 @@ if not row then
   return step.refuse('no_job', { id = arguments.job_id })
 end
 local full = {}
-for _, name in ipairs(tasks.groups_of(row)) do
-  if not groups.has_room(groups.get(name)) then
-    full[#full + 1] = status.of(name, true)
+for _, group in ipairs(groups.of(tasks.groups_of(row))) do
+  if not groups.has_room(group) then
+    full[#full + 1] = status.of(group.name, true)
   end
 end
 local waits_for, waits_for_state

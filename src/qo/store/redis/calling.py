@@ -36,7 +36,7 @@ class Calling:
         once: bool = False,
     ) -> Reply:
         """`once`: to be answered from memory when it is sent again, because doing it twice would not be the same."""
-        arguments = {**arguments, "examine": self.bounds.examine, "portion": self.bounds.portion, "now": now}
+        arguments = {**arguments, "bounds": self.bounds, "now": now}
         operation = new_mark() if once else ""
         return Reply(await self.client.run(function(name), [_encode(arguments), operation, *blobs]))
 

@@ -9,6 +9,7 @@
 
 local AT_ONCE = 200 -- rows read together; a page is mostly among the first
 local looks = 2000 -- how many are left in this call
+local bytes = step.bounds.claim_bytes -- of results, likewise
 local found = {}
 
 local function has_status(row)
@@ -25,7 +26,7 @@ local function is_wanted(row, in_line)
 end
 
 local function is_enough()
-  return #found >= arguments.limit
+  return #found >= arguments.limit or bytes <= 0
 end
 
 -- --- where to look -------------------------------------------------------------------------------------------
@@ -73,8 +74,10 @@ local function add_some(in_line, from)
     looks = looks - #numbers
     for i, number in ipairs(numbers) do
       local row = rows.get(number)
+      looks = looks - (row and row.own_groups and groups.looks(row.own_groups) or 0) -- they are read, too
       if row and is_wanted(row, in_line) then
-        found[#found + 1] = row
+        found[#found + 1] = answer.job(row)
+        bytes = bytes - (found[#found].result and #answer.blobs[found[#found].result] or 0)
         if is_enough() then
           return from + i
         end
@@ -96,8 +99,4 @@ if in_line and not from and arguments.status ~= 'queued' then
     from = add_some(false, 0)
   end
 end
-local jobs = {}
-for i, row in ipairs(found) do
-  jobs[i] = answer.job(row)
-end
-return answer.send({ jobs = jobs, in_line = in_line, from = from })
+return answer.send({ jobs = found, in_line = in_line, from = from })

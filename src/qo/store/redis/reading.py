@@ -77,12 +77,12 @@ class Reading(Calling):
         found: list[InLine] = []
         while len(found) < limit:
             wanted = min(LINE_AT_ONCE, limit - len(found))
-            part = (await self._run("line", {"from": len(found), "limit": wanted})).answer["line"]
+            answer = (await self._run("line", {"from": len(found), "limit": wanted})).answer
             found += (
                 InLine(id=each["id"], task=each["task"], tier=each.get("tier"), groups=tuple(each["groups"]))
-                for each in part
+                for each in answer["line"]
             )
-            if len(part) < wanted:
+            if not answer["more"]:
                 break
         return tuple(found)
 

@@ -61,6 +61,8 @@ class JobRow(msgspec.Struct, gc=False):
     confirming_at: int | None = None
     reminded: int = 0
     finished_at: int | None = None
+    payload_bytes: int = 0
+    checkpoint_bytes: int = 0
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):
@@ -132,6 +134,7 @@ def to_lease(row: LeaseRow) -> Lease:
         slots=row.slots or {},
         payload=row.payload or b"",
         checkpoint=row.checkpoint,
+        groups=len(row.groups),
     )
 
 

@@ -121,11 +121,7 @@ local function note_whom_it_belongs_to(row)
   if row.unique_key then
     later('HSET', key('unique'), row.unique_key, row.number)
   end
-  local names = tasks.groups_of(row)
-  groups.load(names)
-  for _, name in ipairs(names) do
-    groups.mention(name, row.number)
-  end
+  groups.mention(tasks.groups_of(row), row.number)
 end
 
 local function accept(submission, row, standing, is_new, ignored)

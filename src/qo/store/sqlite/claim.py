@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from qo.policy.groups import looks
 from qo.store.sqlite import sql
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.counted_time import on_the_clock
@@ -34,24 +35,34 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         return Claimed(leases=known)
     behind = catch_up(step).more
     taken: list[_Taken] = []
+    examined = taken_bytes = 0
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
-    for examined, candidate in enumerate(walk, start=1):
+    for candidate in walk:
         assert isinstance(candidate, JobRow)
         groups = step.groups_of(candidate)
+        examined += looks(len(groups))
         blocked_by = step.groups.first_without_room(groups[GATES:])
         if blocked_by is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
+            taken_bytes += _size(step, candidate)
         else:
             park_job(step, candidate, blocked_by)
         if len(taken) == places:
             break
-        if examined == step.bounds.examine:
+        if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes:
             bounded = walk.has_more()
             break
     hand_over(step)
     return Claimed(leases=_leases(step, taken), more=behind or bounded)
+
+
+def _size(step: Step, row: JobRow) -> int:
+    """What a lease on this job brings with it, in bytes. A claim changes no content, so none waits to be written."""
+    statement = "SELECT length(payload) + ifnull(length(checkpoint), 0) FROM content WHERE number = ?"
+    size: int = sql.value(step.writes.connection, statement, (row.number,))
+    return size
 
 
 def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
@@ -72,6 +83,7 @@ def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:
             slots=slots,
             payload=contents[row.number][0],
             checkpoint=contents[row.number][1],
+            groups=len(groups),
         )
         for row, groups, slots, expires_at in taken
     )

@@ -84,6 +84,9 @@ class Groups:
     def __init__(self, writes: Writes) -> None:
         self._writes = writes
         self._groups: dict[str, Group] = {}
+        self._touched: dict[str, Group] = {}
+        """those that were changed since they were settled: a step may read thousands and settle after each caller"""
+        self._spoken_for: list[Group] = []
         self._rejections: list[str] = []
 
     @property
@@ -107,6 +110,7 @@ class Groups:
         """Forget what was read, because rows were changed beside this cache."""
         self.settle()
         self._groups.clear()
+        self._spoken_for.clear()
 
     def has_room(self, name: str) -> bool:
         return self.get(name).has_room()
@@ -117,9 +121,17 @@ class Groups:
             return everything.has_room_unspoken() and own.has_room_unspoken()
         return everything.has_room() and own.has_room()
 
+    def speak_for(self, names: tuple[str, ...]) -> None:
+        """One slot in each of these groups is left for a job that could start now."""
+        for name in names:
+            group = self.get(name)
+            group.spoken_for += 1
+            self._spoken_for.append(group)
+
     def forget_spoken_for(self) -> None:
-        for group in self._groups.values():
+        for group in self._spoken_for:
             group.spoken_for = 0
+        self._spoken_for.clear()
 
     def first_without_room(self, names: tuple[str, ...]) -> str | None:
         for name in names:
@@ -136,6 +148,7 @@ class Groups:
             group.numbers = self._free_numbers(name)
         number = group.numbers.take()
         group.active += 1
+        self._touched[name] = group
         self._writes.add("slot", TAKE, (name, number, token))
         return number
 
@@ -150,6 +163,7 @@ class Groups:
             group = self.get(name)
             group.active -= 1
             group.held_changed = True
+            self._touched[name] = group
             if group.numbers is not None:
                 group.numbers.give_back(number)
         self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
@@ -193,6 +207,7 @@ class Groups:
 
     def store(self, group: Group) -> None:
         """Write a group's settings; a group with none leaves no row."""
+        self._touched[group.name] = group
         if group.limit is None and not group.paused and group.closed_until is None:
             self._db.execute("DELETE FROM grp WHERE name = ?", (group.name,))
             group.stored = False
@@ -209,6 +224,7 @@ class Groups:
         if group.stored:
             group.last_job = job
             group.mentioned = True
+            self._touched[name] = group
 
     # --- parked jobs and the open index -----------------------------------------------------------------------
 
@@ -222,12 +238,14 @@ class Groups:
     def left(self, name: str | None) -> None:
         """A job or caller is no longer parked in this group."""
         if name is not None:
-            self.get(name).parked_changed = True
+            self._touched[name] = group = self.get(name)
+            group.parked_changed = True
 
     def settle(self) -> None:
         """Make the open index exact again and let go of free numbers above the highest held one."""
         self._writes.flush()
-        for group in self._groups.values():
+        touched, self._touched = self._touched, {}
+        for group in touched.values():
             room = group.has_room()
             if room != group.had_room or (room and group.parked_changed):
                 self._refresh_open(group, room)

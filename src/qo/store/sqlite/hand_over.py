@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from qo.event import GRANTED
+from qo.policy.groups import looks
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.sqlite import sql
 from qo.store.sqlite.counted_time import counted_now
@@ -28,11 +29,15 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
         return
     workers = _FreePlaces(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
-    for examined, candidate in enumerate(walk, start=1):
+    examined = 0
+    for candidate in walk:
         if isinstance(candidate, TicketRow):
-            _examine_ticket(step, candidate, asked_now=candidate.holder in asking)
+            groups = ticket_groups(candidate)
+            _examine_ticket(step, candidate, groups, asked_now=candidate.holder in asking)
         else:
-            _leave_for_its_worker(step, candidate, workers)
+            groups = step.groups_of(candidate)
+            _leave_for_its_worker(step, candidate, groups, workers)
+        examined += looks(len(groups))
         if examined >= step.bounds.examine or not walk.has_callers():
             break
     step.groups.forget_spoken_for()
@@ -56,8 +61,7 @@ def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
     return passes
 
 
-def _examine_ticket(step: Step, ticket: TicketRow, *, asked_now: bool) -> None:
-    groups = ticket_groups(ticket)
+def _examine_ticket(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
     if ticket.expires_at <= counted_now(step) and not asked_now:
         drop_ticket(step, ticket.holder, ticket.parked)
     elif (blocked_by := step.groups.first_without_room(groups)) is not None:
@@ -79,15 +83,13 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
 
 
-def _leave_for_its_worker(step: Step, row: JobRow, workers: _FreePlaces) -> None:
-    groups = step.groups_of(row)
+def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreePlaces) -> None:
     blocked_by = step.groups.first_without_room(groups[GATES:])
     if blocked_by is not None:
         park_job(step, row, blocked_by)
     elif all(step.groups.get(name).has_room_unspoken() for name in groups):
         workers.speak_for(row.task)
-        for name in groups:
-            step.groups.get(name).spoken_for += 1
+        step.groups.speak_for(groups)
 
 
 def park_job(step: Step, row: JobRow, group: str) -> None:

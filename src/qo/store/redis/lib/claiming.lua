@@ -24,11 +24,11 @@ local function passes(task)
 end
 
 function claiming.take(worker, task_names, places, lease_ms, claim)
-  -- What was taken, and whether a bound was reached before all places were filled.
+  -- What was taken, whether a bound was reached before all places were filled, and how many bytes it has to give.
   local all = walk.over(without_repetitions(task_names), places)
-  local taken, examined, more = {}, 0, false
+  local taken, examined, taken_bytes, more = {}, 0, 0, false
   while #taken < places do
-    if examined == step.bounds.examine then
+    if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes then
       more = walk.first(all, passes) ~= nil
       break
     end
@@ -36,20 +36,20 @@ function claiming.take(worker, task_names, places, lease_ms, claim)
     if not number then
       break
     end
-    examined = examined + 1
     local row = rows.get(number)
     local wanted = tasks.groups_of(row)
-    groups.load(wanted)
+    examined = examined + groups.looks(wanted)
     local blocked_by = groups.first_without_room(wanted, GATES + 1)
     if blocked_by then
       line.park(row, blocked_by)
     else
       local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
       taken[#taken + 1] = { row = row, held = held, expires_at = step.now + lease_ms }
+      taken_bytes = taken_bytes + rows.size(row)
     end
   end
   hand_over()
-  return taken, more
+  return taken, more, taken_bytes
 end
 
 function claiming.taken_before(claim)

@@ -9,10 +9,16 @@
 local groups = {}
 local read -- by name, as this step sees them
 local order -- their names, in the order in which they were read
+local lists -- by list of names, of a job or a caller: its groups
+local with_settings -- by list of names: the places in it of the groups that have settings, as of a count of changes
+local settings_changed -- how often a group got its first settings or lost its last in this step
+local touched -- those that were changed since they were settled
+local spoken_for -- those with slots that are spoken for
 local made_claimable -- by task: how many candidates this step has added
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  read, order, made_claimable = {}, {}, {}
+  read, order, made_claimable, touched, spoken_for = {}, {}, {}, {}, {}
+  lists, with_settings, settings_changed = {}, {}, 0
 end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 local TIER, TASK, SUBMIT = 3, 4, 5
@@ -52,6 +58,42 @@ function groups.load(names)
   end
 end
 
+function groups.of(names)
+  -- The groups of a job or a caller, whose list nobody changes, in its order.
+  local found = lists[names]
+  if not found then
+    groups.load(names)
+    found = {}
+    for i, name in ipairs(names) do
+      found[i] = read[name]
+    end
+    lists[names] = found
+  end
+  return found
+end
+
+local function places_with_settings(names)
+  -- Most groups have none, and those always have room.
+  local places = with_settings[names]
+  if not places or places.as_of ~= settings_changed then
+    places = { as_of = settings_changed }
+    for i, group in ipairs(groups.of(names)) do
+      if group.stored then
+        places[#places + 1] = i
+      end
+    end
+    with_settings[names] = places
+  end
+  return places
+end
+
+local function touch(group)
+  if not group.is_touched then
+    group.is_touched = true
+    touched[#touched + 1] = group
+  end
+end
+
 function groups.has_room(group)
   return not group.paused and not group.closed_until and (not group.limit or group.active < group.limit)
 end
@@ -68,18 +110,46 @@ function groups.gates_open_unspoken(task)
   return groups.has_room_unspoken(groups.get('global')) and groups.has_room_unspoken(groups.get(task))
 end
 
-function groups.forget_spoken_for()
-  for _, name in ipairs(order) do
-    read[name].spoken_for = 0
-  end
-end
-
 function groups.first_without_room(names, first)
-  for i = first, #names do
-    if not groups.has_room(groups.get(names[i])) then
+  local all = groups.of(names)
+  for _, i in ipairs(places_with_settings(names)) do
+    if i >= first and not groups.has_room(all[i]) then
       return names[i]
     end
   end
+end
+
+local GROUPS_A_LOOK = 8
+
+function groups.looks(names)
+  -- As in `policy/groups.py`: what a job or a caller of so many groups counts for towards the bounds of a step.
+  return math.ceil(#names / GROUPS_A_LOOK)
+end
+
+function groups.all_have_room_unspoken(names)
+  local all = groups.of(names)
+  for _, i in ipairs(places_with_settings(names)) do
+    if not groups.has_room_unspoken(all[i]) then
+      return false
+    end
+  end
+  return true
+end
+
+function groups.speak_for(names)
+  -- One slot in each of those that have a limit, until `forget_spoken_for`.
+  local all = groups.of(names)
+  for _, i in ipairs(places_with_settings(names)) do
+    all[i].spoken_for = all[i].spoken_for + 1
+    spoken_for[#spoken_for + 1] = all[i]
+  end
+end
+
+function groups.forget_spoken_for()
+  for _, group in ipairs(spoken_for) do
+    group.spoken_for = 0
+  end
+  spoken_for = {}
 end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
@@ -130,8 +200,31 @@ local function next_number(group)
   return group.highest
 end
 
+function groups.look_for_holders(wanted)
+  -- By one look for all of them, before slots are taken there. Where nobody holds one, none is free either.
+  local unknown, names
+  for _, group in ipairs(wanted) do
+    if not group.limit and not group.free and not group.returned then
+      if not unknown then
+        unknown, names = {}, {}
+      end
+      unknown[#unknown + 1] = group
+      names[#names + 1] = group.name
+    end
+  end
+  if not unknown then
+    return
+  end
+  for i, is_held in ipairs(members_of(written(key('holding')), names)) do
+    if is_held == 0 then
+      unknown[i].free, unknown[i].highest = { at = 1 }, -1
+    end
+  end
+end
+
 function groups.take(name, token)
   local group = groups.get(name)
+  touch(group)
   local number = next_number(group)
   if not group.limit or group.active == 0 then
     later('SADD', key('holding'), name)
@@ -143,6 +236,7 @@ end
 
 function groups.free(name, token, number)
   local group = groups.get(name)
+  touch(group)
   group.active = group.active - 1
   group.returned = group.returned or {}
   group.returned[#group.returned + 1] = number
@@ -181,7 +275,12 @@ end
 
 function groups.store(group)
   -- A group with no settings leaves nothing.
+  touch(group)
+  local was_stored = group.stored
   group.stored = (group.limit or group.paused or group.closed_until) and true or false
+  if group.stored ~= was_stored then
+    settings_changed = settings_changed + 1
+  end
   if group.stored then
     later('HSET', key('groups'), group.name, cmsgpack.pack({
       limit = group.limit, source = group.source, paused = group.paused or nil,
@@ -202,12 +301,12 @@ function groups.store(group)
   end
 end
 
-function groups.mention(name, number)
-  -- The newest job that named a group, so that `forget` knows when nobody can need its limit.
-  local group = groups.get(name)
-  if group.stored then
-    group.last_job = tonumber(number)
-    group.mentioned = true
+function groups.mention(names, number)
+  -- The newest job that named these groups, so that `forget` knows when nobody can need their limits.
+  local all = groups.of(names)
+  for _, i in ipairs(places_with_settings(names)) do
+    all[i].last_job = tonumber(number)
+    all[i].mentioned = true
   end
 end
 
@@ -234,6 +333,7 @@ end
 
 local function note_change(name, task)
   local group = groups.get(name)
+  touch(group)
   group.changed = group.changed or {}
   group.changed[task] = true
 end
@@ -285,8 +385,10 @@ local function room_changed(group, room)
 end
 
 function groups.settle()
-  for _, name in ipairs(order) do
-    local group = read[name]
+  local to_settle = touched
+  touched = {}
+  for _, group in ipairs(to_settle) do
+    group.is_touched = nil
     local room = groups.has_room(group)
     if room ~= group.had_room then
       room_changed(group, room)

@@ -49,31 +49,21 @@ local function examine_ticket(ticket, asked_now)
     tickets.park(ticket, blocked_by)
     return
   end
-  for _, name in ipairs(ticket.groups) do
-    if not groups.has_room_unspoken(groups.get(name)) then
-      return
-    end
+  if groups.all_have_room_unspoken(ticket.groups) then
+    grant(ticket, asked_now)
   end
-  grant(ticket, asked_now)
 end
 
-local function leave_for_its_worker(row, free)
-  local names = tasks.groups_of(row)
+local function leave_for_its_worker(row, names, free)
   local blocked_by = groups.first_without_room(names, GATES + 1)
   if blocked_by then
     line.park(row, blocked_by)
     return
   end
-  for _, name in ipairs(names) do
-    if not groups.has_room_unspoken(groups.get(name)) then
-      return
-    end
-  end
-  local worker = worker_for(free, row.task)
-  worker.left = worker.left - 1
-  for _, name in ipairs(names) do
-    local group = groups.get(name)
-    group.spoken_for = group.spoken_for + 1
+  if groups.all_have_room_unspoken(names) then
+    local worker = worker_for(free, row.task)
+    worker.left = worker.left - 1
+    groups.speak_for(names)
   end
 end
 
@@ -103,12 +93,17 @@ local function hand_over(asking)
     if not task then
       break
     end
-    examined = examined + 1
+    local names
     if task == CALLERS then
-      examine_ticket(tickets.get(member), asking and asking[member])
+      local ticket = tickets.get(member)
+      names = ticket.groups
+      examine_ticket(ticket, asking and asking[member])
     else
-      leave_for_its_worker(rows.get(member), free)
+      local row = rows.get(member)
+      names = tasks.groups_of(row)
+      leave_for_its_worker(row, names, free)
     end
+    examined = examined + groups.looks(names)
     if not walk.has_callers(all) then
       break
     end

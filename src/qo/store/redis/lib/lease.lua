@@ -100,18 +100,19 @@ end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
 
-local function is_always_counted(name, task)
-  -- Holders of `global`, a task's group and `priority:` are found through their leases when a first limit is set,
-  -- which spares every job three writes.
-  return name ~= 'global' and name ~= task and name:sub(1, 9) ~= 'priority:'
-end
+-- The first of a job's groups: `global`, its task's and its priority's. Their holders are found through their leases when
+-- a first limit is set, which spares every job three writes.
+local COUNTED_IF_LIMITED = 3
 
-function lease.take_slots(names, token, task, waited_ms)
-  -- One slot in each of these groups, where there must be room.
-  local taken
-  for _, name in ipairs(names) do
-    local limited = groups.get(name).limit
-    if limited or not task or is_always_counted(name, task) then
+function lease.take_slots(names, token, uncounted, waited_ms)
+  -- One slot in each of these groups, where there must be room. The first `uncounted` count only if they have a limit.
+  local all, taken = groups.of(names), nil
+  if #names > uncounted then
+    groups.look_for_holders(all)
+  end
+  for i, name in ipairs(names) do
+    local limited = all[i].limit
+    if limited or i > uncounted then
       taken = taken or {}
       taken[name] = groups.take(name, token)
       if limited then
@@ -162,7 +163,7 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   local waited_ms = step.now - row.joined_at
   local taken = {
     holder = row.id, job = row.number, task = row.task, priority = row.priority, worker = worker, claim = claim,
-    slots = lease.take_slots(names, token, row.task, waited_ms),
+    slots = lease.take_slots(names, token, COUNTED_IF_LIMITED, waited_ms),
   }
   line.leave(row)
   groups.add_claimable(row.task, -1)
@@ -189,7 +190,7 @@ function lease.grant(ticket, lease_ms)
   local token = step.draw_token()
   local taken = {
     holder = ticket.holder, worker = ticket.worker,
-    slots = lease.take_slots(ticket.groups, token, nil, step.now - ticket.joined_at),
+    slots = lease.take_slots(ticket.groups, token, 0, step.now - ticket.joined_at),
   }
   store(token, taken, lease_ms)
   callers[ticket.holder] = token

@@ -74,9 +74,7 @@ end
 -- --- where a job stands ---------------------------------------------------------------------------------------
 
 local function put_aside_or_ready(row, before)
-  local names = tasks.groups_of(row)
-  groups.load(names)
-  local parked = groups.first_without_room(names, GATES + 1)
+  local parked = groups.first_without_room(tasks.groups_of(row), GATES + 1)
   row.parked = parked
   if not parked then
     later('ZADD', key('ready:', row.task), row.key, row.number)

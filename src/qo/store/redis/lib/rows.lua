@@ -7,9 +7,10 @@
 local rows = {}
 local loaded, changed, packed, known_tasks
 local payloads -- of the jobs that are new in this step
+local known_names -- by all that decides them: the groups of a job, one list for all jobs alike
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  loaded, changed, packed, known_tasks, payloads = {}, {}, {}, {}, {}
+  loaded, changed, packed, known_tasks, payloads, known_names = {}, {}, {}, {}, {}, {}
 end
 
 function rows.load(numbers)
@@ -82,6 +83,7 @@ function rows.unfinished(index)
 end
 
 function rows.insert(row, payload)
+  row.payload_bytes = #payload
   payloads[row.number] = payload
   later('HSET', key('payloads'), row.number, payload)
   loaded[row.number] = row
@@ -102,6 +104,17 @@ function rows.contents(numbers)
     return { payloads[numbers[1]] }, { false }
   end
   return fields_of(written(key('payloads')), numbers), fields_of(key('checkpoints'), numbers)
+end
+
+function rows.save_checkpoint(row, checkpoint)
+  row.checkpoint_bytes = #checkpoint
+  rows.save(row)
+  later('HSET', key('checkpoints'), row.number, checkpoint)
+end
+
+function rows.size(row)
+  -- What a lease on this job brings with it, in bytes: told by the row, so that nobody reads what is not given.
+  return (row.payload_bytes or 0) + (row.checkpoint_bytes or 0)
 end
 
 function rows.save(row)
@@ -148,7 +161,7 @@ function tasks.get(name)
 end
 
 function tasks.set(name, task)
-  known_tasks[name] = task or NONE
+  known_tasks[name], known_names = task or NONE, {}
   if task then
     call('HSET', key('tasks'), name, cmsgpack.pack(task))
   else
@@ -160,21 +173,17 @@ function tasks.max_attempts(name)
   return tasks.get(name).max_attempts or DEFAULT_MAX_ATTEMPTS
 end
 
-local function add_named(names, more)
+local function add_named(names, more, is_known)
   -- Those of them that are not there yet.
   for _, name in ipairs(more) do
-    local is_known = false
-    for _, other in ipairs(names) do
-      is_known = is_known or other == name
-    end
-    if not is_known then
+    if not is_known[name] then
+      is_known[name] = true
       names[#names + 1] = name
     end
   end
 end
 
-function tasks.groups_of(row)
-  -- Every group of a job, each once, in the order in which a claim looks at them. The first two are gates.
+local function names_of(row)
   local names = { 'global', row.task, 'priority:' .. row.priority }
   if row.user then
     names[#names + 1] = 'user:' .. row.user
@@ -188,12 +197,28 @@ function tasks.groups_of(row)
   if row.parent then
     names[#names + 1] = 'parent:' .. row.parent
   end
-  local of_task = tasks.get(row.task).groups
-  if of_task then
-    add_named(names, of_task)
+  local of_task, own = tasks.get(row.task).groups, row.own_groups
+  if of_task or own then
+    -- A group that a task or a submit names is of no kind that is here already, but may be the task's own.
+    local is_known = { [row.task] = true }
+    add_named(names, of_task or NONE, is_known)
+    add_named(names, own or NONE, is_known)
   end
-  if row.own_groups then
-    add_named(names, row.own_groups)
+  return names
+end
+
+function tasks.groups_of(row)
+  -- Every group of a job, each once, in the order in which a claim looks at them: first the two gates, then that of its
+  -- priority. Nobody may change the list, which other jobs have, too.
+  local own = row.own_groups
+  local alike = table.concat({
+    row.task, row.priority, row.user or '', row.project or '', row.tier or '', row.parent or '',
+    own and table.concat(own, '\0') or '',
+  }, '\0')
+  local names = known_names[alike]
+  if not names then
+    names = names_of(row)
+    known_names[alike] = names
   end
   return names
 end

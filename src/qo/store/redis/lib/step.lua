@@ -1,7 +1,7 @@
 -- One atomic step: what it was asked, when it happens, and what it has to write at its end.
 --
 -- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
--- argv[1]  the operation's arguments, packed; `now` only in tests, `examine` and `portion` are the bounds
+-- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` as in `store/values.py`
 -- argv[2]  the operation's id, if its answer has to be kept for a repetition, else empty
 -- argv[3…] payloads, checkpoints and results, which no operation looks into; arguments name them by number
 --
@@ -166,6 +166,6 @@ local function begin(keys, arguments, operation)
   end
   local asked = cmsgpack.unpack(argv[1])
   step.now = asked.now or now_ms()
-  step.bounds = { examine = asked.examine, portion = asked.portion }
+  step.bounds = asked.bounds
   return operation(asked)
 end

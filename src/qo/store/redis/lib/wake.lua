@@ -61,11 +61,18 @@ local function is_listening(worker)
   return call('PUBSUB', 'SHARDNUMSUB', key('wake:', worker))[2] > 0
 end
 
+local given_bytes -- in this step, for offers
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  given_bytes = 0
+end
+
 local function claim_for(worker, idle)
   -- What to tell it; nothing when there was nothing to claim after all.
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
-  local taken = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
+  local taken, _, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
+  given_bytes = given_bytes + taken_bytes
   return claiming.leases(taken)[1]
 end
 
@@ -76,7 +83,7 @@ local function wake_for(task, count)
       return
     end
     local message = ''
-    if idle.offer and is_listening(worker) then
+    if idle.offer and given_bytes < step.bounds.claim_bytes and is_listening(worker) then
       message = claim_for(worker, idle)
       if not message then
         return -- then nobody who takes this task would find anything

@@ -1,7 +1,7 @@
 -- Many members in few commands: what a step does member by member waits until somebody reads the key, or until the
 -- step's end; what it looks up by field it looks up together.
 -- include lib/server.lua
--- exports later, written, take_back, write_pending, call_in_parts, fields_of
+-- exports later, written, take_back, write_pending, call_in_parts, fields_of, members_of
 
 local ARGUMENTS_AT_MOST = 400 -- of one command; Lua's stack holds some thousands
 
@@ -59,14 +59,23 @@ local function write_pending()
   end
 end
 
-local function fields_of(name, fields)
-  -- Of a hash, in the order of the fields; false where there is none.
+local function look_up(command, name, list)
   local found = {}
-  for first = 1, #fields, ARGUMENTS_AT_MOST do
-    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #fields)
-    for _, value in ipairs(call('HMGET', name, unpack(fields, first, last))) do
+  for first = 1, #list, ARGUMENTS_AT_MOST do
+    local last = math.min(first + ARGUMENTS_AT_MOST - 1, #list)
+    for _, value in ipairs(call(command, name, unpack(list, first, last))) do
       found[#found + 1] = value
     end
   end
   return found
+end
+
+local function fields_of(name, fields)
+  -- Of a hash, in the order of the fields; false where there is none.
+  return look_up('HMGET', name, fields)
+end
+
+local function members_of(name, members)
+  -- Of a set: for each of these 1 if it is a member, else 0.
+  return look_up('SMISMEMBER', name, members)
 end
