@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -16,7 +17,9 @@ MOST_PER_CALL = 100
 class Gathering(Generic[Item, Answer]):
     """Sends single items as lists, in the order they came. A lone item is sent at once.
 
-    A call that fails as a whole fails for every item in it.
+    A call that fails as a whole fails for every item in it. An item whose caller is cancelled before it was sent is
+    never sent, so nothing that the caller does next can be overtaken by it. One that was sent takes effect in its
+    place among the calls of this event loop, or not at all (`order` in store/base.py).
     """
 
     def __init__(
@@ -33,7 +36,8 @@ class Gathering(Generic[Item, Answer]):
         self._check = check
         self._most_per_call = most_per_call
         self._calls_in_flight = calls_in_flight
-        self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._gathered: dict[asyncio.Future[Answer], Item] = {}
+        """What waits to be sent, by the future of its answer."""
         self._in_flight = 0
         self._senders: set[asyncio.Task[None]] = set()
 
@@ -43,10 +47,13 @@ class Gathering(Generic[Item, Answer]):
         if self._check is not None:
             self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._gathered.append((item, answer))
+        self._gathered[answer] = item
         if len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight:
             self._send_more()
-        return await answer
+        try:
+            return await answer
+        finally:
+            self._gathered.pop(answer, None)  # there only if the caller was cancelled before it was sent
 
     async def _send_alone(self, item: Item) -> Answer:
         """By its caller, because a task would begin only in the next turn of the event loop."""
@@ -67,15 +74,16 @@ class Gathering(Generic[Item, Answer]):
 
     async def _send_gathered(self) -> None:
         while self._gathered:
-            batch, self._gathered = self._gathered[: self._most_per_call], self._gathered[self._most_per_call :]
+            batch = list(islice(self._gathered, self._most_per_call))
+            items = [self._gathered.pop(waiting) for waiting in batch]
             try:
-                answers = await self._send([item for item, _ in batch])
+                answers = await self._send(items)
             except Exception as error:
-                for _, waiting in batch:
+                for waiting in batch:
                     if not waiting.done():
                         waiting.set_exception(error)
             else:
-                for (_, waiting), answer in zip(batch, answers, strict=True):
+                for waiting, answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
         self._in_flight -= 1

@@ -85,12 +85,13 @@ class SlotsOnStore:
         self._keeper.ask_for(request)
         try:
             is_answered = waiter.wait(timeout if request.waits else None)
+            lease = request.result() if is_answered else self._in_the_last_moment(request, self._keeper.give_back)
         except BaseException:
             self._go_away(request, self._keeper.give_back)
             raise
         finally:
+            # Not before the request is decided: until then the keeper's thread may count it among those who wait.
             self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request, self._keeper.give_back)
         if lease is None:
             raise self._keeper.run(self._too_late(request.ticket.groups, timeout)).result()
         self._tally.entered(lease.groups)
@@ -103,21 +104,14 @@ class SlotsOnStore:
         if not isinstance(request, Request):
             return request
         give_back = partial(self._give_back_at, desk)
-        is_answered = True
         try:
-            if timeout is None or not request.waits:
-                await self._be_let_in(request, waiter, desk)
-            else:
-                async with asyncio.timeout(timeout):
-                    await self._be_let_in(request, waiter, desk)
-        except TimeoutError:
-            is_answered = False
+            is_answered = await within(timeout if request.waits else None, self._be_let_in(request, waiter, desk))
+            lease = request.result() if is_answered else self._in_the_last_moment(request, give_back)
         except BaseException:
             self._go_away(request, give_back)
             raise
         finally:
-            self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request, give_back)
+            self._tally.wait_ended(request.ticket.holder)  # as in `enter`
         if lease is None:
             raise await asyncio.wrap_future(self._keeper.run(self._too_late(request.ticket.groups, timeout)))
         self._tally.entered(lease.groups)

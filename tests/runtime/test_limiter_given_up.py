@@ -1,0 +1,134 @@
+"""Callers of a limiter on a store that give up leave neither a slot nor a place in line, however many do at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from limiters_on_a_queue import (
+    MakeLimiter,
+    enter_and_leave,
+    make_fixture,  # noqa: F401 - asked for by name
+)
+from running import soon, until
+from slow_store import SlowStore
+
+import qo
+from qo.runtime.limiter_desk import MOST_PER_CALL
+
+MANY = 60
+SECONDS_FOR_ANSWERS = 5
+"""for calls under way to be answered; what was left behind would live for 10 seconds and more"""
+
+
+@pytest.fixture(name="slow")
+async def slow_fixture(queue: qo.Queue) -> SlowStore:
+    slow = SlowStore(queue.store, {"acquire", "release"})
+    queue.store = slow  # type: ignore[assignment]
+    return slow
+
+
+async def nothing_is_left(queue: qo.Queue, limiter: qo.Limiter) -> None:
+    """Once what is under way has been answered: in the store, in the limiter's figures, and for the next caller."""
+
+    async def is_empty() -> bool:
+        status = await queue.limit("provider:ollama")
+        return (status.active, status.waiting) == (0, 0)
+
+    await asyncio.wait_for(until(is_empty), SECONDS_FOR_ANSWERS)
+    metrics = limiter.get_metrics()
+    assert (metrics["in_flight"]["ollama"], metrics["waiting"].get("ollama", 0)) == (0, 0)
+    async with limiter.acquire("ollama", timeout=0):
+        pass
+
+
+@pytest.mark.parametrize("give_up", ["cancelled", "timed out"])
+async def test_requests_that_were_not_sent_yet_do_not_go_out_after_their_callers_gave_up(
+    queue: qo.Queue, make: MakeLimiter, slow: SlowStore, give_up: str
+) -> None:
+    """Two calls for patient callers are held up on their way, so the requests of the others wait to be sent. The
+    others give up, and their releases are behind the two calls on the way."""
+    limiter = make({"ollama": 1})
+    await enter_and_leave(limiter, "ollama")
+    timeout = None if give_up == "cancelled" else 0.005
+
+    async def call() -> None:
+        async with limiter.acquire("ollama", timeout=timeout):
+            raise AssertionError("the slot is the first caller's until the way is free")
+
+    slow.hold_up()
+    patient = [asyncio.create_task(enter_and_leave(limiter, "ollama")) for _ in range(1 + MOST_PER_CALL)]
+    await until_begun(slow, "acquire", 1 + 2)
+    calls = [asyncio.create_task(call()) for _ in range(MANY)]
+    await asyncio.sleep(0)  # in which they have asked
+    if give_up == "cancelled":
+        for each in calls:
+            each.cancel()
+    ended = await soon(asyncio.gather(*calls, return_exceptions=True))
+    await until_begun(slow, "release", 1 + 2)
+    slow.let_through()
+
+    expected: type[BaseException] = asyncio.CancelledError if give_up == "cancelled" else qo.Timeout
+    assert {type(error) for error in ended} == {expected}
+    await asyncio.wait_for(asyncio.gather(*patient), SECONDS_FOR_ANSWERS)
+    await nothing_is_left(queue, limiter)
+
+
+async def until_begun(slow: SlowStore, name: str, times: int) -> None:
+    """The call that the limiter was warmed up with is one of them."""
+
+    async def is_so() -> bool:
+        return slow.times(name) >= times
+
+    await until(is_so)
+
+
+@pytest.mark.parametrize(("amount", "timeout"), [(150, 0.005), (MANY, None)])
+async def test_however_many_give_up_at_once_the_next_caller_enters_at_once(
+    queue: qo.Queue, make: MakeLimiter, amount: int, timeout: float | None
+) -> None:
+    limiter = make({"ollama": 1})
+    await enter_and_leave(limiter, "ollama")
+
+    async def call() -> None:
+        async with limiter.acquire("ollama", timeout=timeout):
+            await asyncio.sleep(0.001)
+
+    calls = [asyncio.create_task(call()) for _ in range(amount)]
+    if timeout is None:
+        await asyncio.sleep(0.003)
+        for each in calls:
+            each.cancel()
+    await soon(asyncio.gather(*calls, return_exceptions=True))
+
+    await nothing_is_left(queue, limiter)
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+async def test_a_caller_whose_time_is_up_when_it_is_counted_as_waiting_does_not_stay_counted(
+    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, in_thread: bool
+) -> None:
+    """The limiter's thread counts who waits beside the callers, so it may do so at the moment a caller gives up."""
+    limiter = make({"ollama": 1})
+    slots: Any = limiter._slots
+    give_up = slots._in_the_last_moment
+
+    def counted_then_given_up(request: Any, *rest: Any) -> Any:
+        slots._has_to_wait(request, "provider:ollama")
+        return give_up(request, *rest)
+
+    def call_in_thread() -> None:
+        with limiter.acquire("ollama", timeout=0.05):
+            raise AssertionError("there was no slot")
+
+    async with limiter.acquire("ollama"):
+        monkeypatch.setattr(slots, "_in_the_last_moment", counted_then_given_up)
+        with pytest.raises(qo.Timeout):
+            if in_thread:
+                await asyncio.to_thread(call_in_thread)
+            else:
+                async with limiter.acquire("ollama", timeout=0.05):
+                    raise AssertionError("there was no slot")
+
+    assert limiter.get_metrics()["waiting"] == {"ollama": 0}
