@@ -33,9 +33,9 @@ class SlowStore:
             return method
 
         async def call(*args: Any, **options: Any) -> Any:
+            self.begun.append((name, args[0] if args else options))
             if asyncio.get_running_loop() is not self._loop:
                 return await method(*args, **options)
-            self.begun.append((name, args[0] if args else options))
             answer: asyncio.Future[Any] = self._loop.create_future()
 
             def arrive() -> Any:

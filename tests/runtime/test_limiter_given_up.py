@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from typing import Any
 
 import pytest
@@ -10,11 +12,13 @@ from limiters_on_a_queue import (
     MakeLimiter,
     enter_and_leave,
     make_fixture,  # noqa: F401 - asked for by name
+    waiting,
 )
 from running import soon, until
 from slow_store import SlowStore
 
 import qo
+from qo.errors import StoreUnavailable
 from qo.runtime.limiter_desk import MOST_PER_CALL
 
 MANY = 60
@@ -32,9 +36,12 @@ async def slow_fixture(queue: qo.Queue) -> SlowStore:
 async def nothing_is_left(queue: qo.Queue, limiter: qo.Limiter) -> None:
     """Once what is under way has been answered: in the store, in the limiter's figures, and for the next caller."""
 
+    desks: Any = limiter._slots._desks  # type: ignore[union-attr]
+
     async def is_empty() -> bool:
+        is_answered = all(desk.asking._in_flight == 0 for loop, desk in desks.items() if not loop.is_closed())
         status = await queue.limit("provider:ollama")
-        return (status.active, status.waiting) == (0, 0)
+        return is_answered and (status.active, status.waiting) == (0, 0)
 
     await asyncio.wait_for(until(is_empty), SECONDS_FOR_ANSWERS)
     metrics = limiter.get_metrics()
@@ -48,7 +55,7 @@ async def test_requests_that_were_not_sent_yet_do_not_go_out_after_their_callers
     queue: qo.Queue, make: MakeLimiter, slow: SlowStore, give_up: str
 ) -> None:
     """Two calls for patient callers are held up on their way, so the requests of the others wait to be sent. The
-    others give up, and their releases are behind the two calls on the way."""
+    others give up, and are released before anything of theirs has reached the store."""
     limiter = make({"ollama": 1})
     await enter_and_leave(limiter, "ollama")
     timeout = None if give_up == "cancelled" else 0.005
@@ -66,7 +73,7 @@ async def test_requests_that_were_not_sent_yet_do_not_go_out_after_their_callers
         for each in calls:
             each.cancel()
     ended = await soon(asyncio.gather(*calls, return_exceptions=True))
-    await until_begun(slow, "release", 1 + 2)
+    await until_begun(slow, "release", 1 + 1)
     slow.let_through()
 
     expected: type[BaseException] = asyncio.CancelledError if give_up == "cancelled" else qo.Timeout
@@ -122,13 +129,111 @@ async def test_a_caller_whose_time_is_up_when_it_is_counted_as_waiting_does_not_
         with limiter.acquire("ollama", timeout=0.05):
             raise AssertionError("there was no slot")
 
+    async def call_in_task() -> None:
+        async with limiter.acquire("ollama", timeout=0.05):
+            raise AssertionError("there was no slot")
+
     async with limiter.acquire("ollama"):
         monkeypatch.setattr(slots, "_in_the_last_moment", counted_then_given_up)
         with pytest.raises(qo.Timeout):
-            if in_thread:
-                await asyncio.to_thread(call_in_thread)
-            else:
-                async with limiter.acquire("ollama", timeout=0.05):
-                    raise AssertionError("there was no slot")
+            await (asyncio.to_thread(call_in_thread) if in_thread else call_in_task())
 
     assert limiter.get_metrics()["waiting"] == {"ollama": 0}
+
+
+# --- when the event loop or the limiter ends --------------------------------------------------------------------
+
+
+async def test_callers_whose_event_loop_ends_leave_nothing_behind(
+    queue: qo.Queue, make: MakeLimiter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program that ends cancels its tasks, and its loop stops before anything can be sent from there."""
+    limiter = make({"ollama": 1})
+
+    async def program() -> list[asyncio.Task[Any]]:
+        calls = [asyncio.create_task(enter_and_leave(limiter, "ollama")) for _ in range(MANY)]
+        await waiting(queue, "provider:ollama", MANY)
+        return calls
+
+    async with limiter.acquire("ollama"):
+        calls = await soon(asyncio.to_thread(lambda: asyncio.run(program())))
+        assert all(call.cancelled() for call in calls)
+        await asyncio.wait_for(waiting(queue, "provider:ollama", 0), SECONDS_FOR_ANSWERS)
+    await nothing_is_left(queue, limiter)
+    gc.collect()
+    assert "destroyed" not in caplog.text
+
+
+async def test_a_limiter_that_is_closed_first_gives_back_what_callers_have_left(
+    queue: qo.Queue, make: MakeLimiter
+) -> None:
+    holding, closing = make({"ollama": 1}), make({"ollama": 1})
+    async with holding.acquire("ollama"):
+        calls = [asyncio.create_task(enter_and_leave(closing, "ollama")) for _ in range(MANY)]
+
+        async def all_know_that_they_wait() -> bool:
+            return closing.get_metrics()["waiting"].get("ollama") == MANY
+
+        await until(all_know_that_they_wait)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        closing.close()  # in this very loop, in which nothing else can be sent meanwhile
+
+        assert (await queue.limit("provider:ollama")).waiting == 0
+
+
+async def test_callers_that_wait_when_their_limiter_is_closed_are_refused_and_out_of_the_line(
+    queue: qo.Queue, make: MakeLimiter
+) -> None:
+    holding, closing = make({"ollama": 1}), make({"ollama": 1})
+    async with holding.acquire("ollama"):
+        call = asyncio.create_task(enter_and_leave(closing, "ollama"))
+        await waiting(queue, "provider:ollama", 1)
+        await asyncio.to_thread(closing.close)
+
+        assert (await queue.limit("provider:ollama")).waiting == 0
+        with pytest.raises(StoreUnavailable, match="was closed"):
+            await soon(call)
+
+
+# --- requests of the limiter's thread ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", ["comes", "is lost"])
+async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
+    queue: qo.Queue, make: MakeLimiter, answer: str
+) -> None:
+    """The thread gives up while its request is on the way; the store takes the release first, then the request."""
+    limiter = make({"ollama": 1})
+    await enter_and_leave(limiter, "ollama")
+    acquire, release = queue.store.acquire, queue.store.release
+    is_released, has_arrived, is_staged = threading.Event(), threading.Event(), False
+
+    async def late(*args: Any, **options: Any) -> Any:
+        nonlocal is_staged
+        is_first, is_staged = not is_staged, True
+        if is_first:
+            await asyncio.to_thread(is_released.wait, SECONDS_FOR_ANSWERS)
+        granted = await acquire(*args, **options)
+        has_arrived.set()
+        if is_first and answer == "is lost":
+            raise StoreUnavailable("The answer was lost.")
+        return granted
+
+    async def release_and_tell(*args: Any, **options: Any) -> Any:
+        released = await release(*args, **options)
+        is_released.set()
+        return released
+
+    def call() -> None:
+        with limiter.acquire("ollama", timeout=0.02):
+            raise AssertionError("nothing was answered yet")
+
+    queue.store.acquire = late  # type: ignore[method-assign]
+    queue.store.release = release_and_tell  # type: ignore[method-assign]
+    with pytest.raises(qo.Timeout):
+        await asyncio.to_thread(call)
+    assert await asyncio.to_thread(has_arrived.wait, SECONDS_FOR_ANSWERS)
+
+    await nothing_is_left(queue, limiter)

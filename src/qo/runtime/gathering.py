@@ -27,13 +27,17 @@ class Gathering(Generic[Item, Answer]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
         check: Callable[[Item], None] | None = None,
+        unheard: Callable[[Item], None] | None = None,
         most_per_call: int = MOST_PER_CALL,
         calls_in_flight: int = 1,
     ) -> None:
         """`check` raises for an item that `send` would refuse, and with it all others of the call.
+        `unheard` is called for an item that was sent and whose caller was cancelled, when its call has ended: only then
+        is it certain that a next call comes behind it. For this a lone item, too, is sent by a task of its own.
         `calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
         self._check = check
+        self._unheard = unheard
         self._most_per_call = most_per_call
         self._calls_in_flight = calls_in_flight
         self._gathered: dict[asyncio.Future[Answer], Item] = {}
@@ -42,13 +46,15 @@ class Gathering(Generic[Item, Answer]):
         self._senders: set[asyncio.Task[None]] = set()
 
     async def send(self, item: Item) -> Answer:
-        if not self._in_flight:
+        if not self._in_flight and self._unheard is None:
             return await self._send_alone(item)
         if self._check is not None:
             self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._gathered[answer] = item
-        if len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight:
+        if not self._in_flight or (
+            len(self._gathered) >= self._most_per_call and self._in_flight < self._calls_in_flight
+        ):
             self._send_more()
         try:
             return await answer
@@ -86,6 +92,11 @@ class Gathering(Generic[Item, Answer]):
                 for waiting, answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
+            finally:
+                if self._unheard is not None:
+                    for waiting, item in zip(batch, items, strict=True):
+                        if waiting.cancelled():
+                            self._unheard(item)
         self._in_flight -= 1
 
 

@@ -18,28 +18,15 @@ MOST_PER_CALL, CALLS_IN_FLIGHT = 16, 2
 
 
 class Desk:
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, give_back: Callable[[str], None]) -> None:
+        """`give_back` is called with the holder of a ticket whose caller went away before the store answered."""
         self.mailbox = Mailbox(loop)
         self.asking: Gathering[Ticket, Grant] = Gathering(
-            store.acquire, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
+            store.acquire,
+            unheard=lambda ticket: give_back(ticket.holder),
+            most_per_call=MOST_PER_CALL,
+            calls_in_flight=CALLS_IN_FLIGHT,
         )
         self.leaving: Gathering[tuple[str, str | None], bool] = Gathering(
             store.release, most_per_call=MOST_PER_CALL, calls_in_flight=CALLS_IN_FLIGHT
         )
-        self._giving_back: set[asyncio.Task[None]] = set()
-
-    def give_back_later(self, holder: str, token: str | None, *, otherwise: Callable[[], None]) -> None:
-        """Behind what was asked here for this holder, so that nothing can be given to it afterwards; `otherwise` when
-        the store does not take it or the loop ends before."""
-        task = self.mailbox.loop.create_task(self._give_back(holder, token, otherwise))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
-
-    async def _give_back(self, holder: str, token: str | None, otherwise: Callable[[], None]) -> None:
-        try:
-            await self.leaving.send((holder, token))
-        except Exception:
-            otherwise()  # whatever it was, others wait for slots that nobody uses
-        except asyncio.CancelledError:
-            otherwise()
-            raise

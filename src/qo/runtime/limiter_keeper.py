@@ -21,14 +21,7 @@ from qo.errors import QoError, StoreUnavailable
 from qo.event import GRANTED, LEASE_LOST, Feed
 from qo.runtime.callers import milliseconds
 from qo.runtime.ids import new_id
-from qo.runtime.limiter_callers import (
-    Departure,
-    Gatherer,
-    LeaseOnStore,
-    Mailbox,
-    Request,
-    Waiter,
-)
+from qo.runtime.limiter_callers import Departure, Gatherer, LeaseOnStore, Mailbox, Request, Waiter
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
 from qo.store.base import HANDED_OVER_LEASE_MS
@@ -39,6 +32,8 @@ log = logging.getLogger("qo.limiter")
 BEATS_PER_LIFE = 3
 LOOK_AGAIN_SECONDS = 0.05
 TRY_AGAIN_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+"""How long a limiter that is closed tries to give back what callers have left."""
 
 Blocked = Callable[[Request, str], None]
 """told who has to wait, and for which group"""
@@ -108,10 +103,13 @@ class Keeper:
             request.tell()
         return is_open
 
-    def has_to_wait(self, request: Request) -> None:
+    def has_to_wait(self, request: Request) -> bool:
+        """False: the limiter has been closed. The request is refused, and its place in line is to be given back."""
         request.stands_in_line = True
-        if not self._post_if_open(lambda: self._wait_with([request])):
+        is_open = self._post_if_open(lambda: self._wait_with([request]))
+        if not is_open:
             self.refuse(request, _closed())
+        return is_open
 
     def knows(self, lease: LeaseOnStore) -> bool:
         """Whether one of its callers got it."""
@@ -134,7 +132,7 @@ class Keeper:
         return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
 
     def close(self) -> None:
-        """End the thread. What is still held runs out with its lease."""
+        """End the thread. What is still held runs out with its lease; callers that wait are refused."""
         with self._lock:
             mailbox, self._mailbox = self._mailbox, None
             if mailbox is not None and self._thread is not None:
@@ -192,11 +190,12 @@ class Keeper:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         mailbox.deliver()
-        for departure in (*self._leaving.in_flight, *self._leaving.gathered):
-            if departure.waiter is not None:
-                departure.waiter.tell()
-        for request in tuple(self._in_line.values()):
+        # Also those who went away while this thread asked for them: nobody hears what the store answers.
+        for request in (*self._asking.in_flight, *tuple(self._in_line.values())):
             self.refuse(request, _closed())
+            if request.ticket.holder not in self._held:
+                self._leaving.add(Departure(request.ticket.holder, None))
+        await self._release_the_last([*self._leaving.in_flight, *self._leaving.gathered])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -239,11 +238,16 @@ class Keeper:
 
     def _ask_failed(self, requests: list[Request], error: Exception) -> None:
         for request in requests:
-            if request.stands_in_line and isinstance(error, QoError):
+            holder = request.ticket.holder
+            if holder not in self._in_line:
+                if holder not in self._held:
+                    # It went away meanwhile, and the store may have taken the release first and then this request.
+                    self._leaving.add(Departure(holder, None))
+            elif request.stands_in_line and isinstance(error, QoError):
                 self._trouble_asking.tell(error)
                 asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
             elif self.refuse(request, error):
-                self._leaving.add(Departure(request.ticket.holder, None))
+                self._leaving.add(Departure(holder, None))
 
     def _let_in(self, request: Request, grant: Grant) -> None:
         if self.take(request, grant) and not request.tell():
@@ -281,6 +285,18 @@ class Keeper:
             else:
                 self._trouble_leaving.over()
                 break
+        for departure in departures:
+            if departure.waiter is not None:
+                departure.waiter.tell()
+
+    async def _release_the_last(self, departures: list[Departure]) -> None:
+        """Of those who have left when the limiter is closed. Once, because whoever closes it waits for this."""
+        try:
+            if departures:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._store.release([(departure.holder, departure.token) for departure in departures])
+        except (QoError, TimeoutError) as error:
+            log.warning("slots could not be given back, they are free when their leases run out: %s", error)
         for departure in departures:
             if departure.waiter is not None:
                 departure.waiter.tell()
