@@ -326,6 +326,25 @@ async def test_the_manager_has_the_same_calls_on_a_bucket(bucket_url: str) -> No
         assert await manager.try_acquire("api", 2, "late") == slot
 
 
+async def test_the_manager_tells_the_limit_that_was_given_with_the_last_call(
+    bucket_url: str, bucket: BucketSlots
+) -> None:
+    async with await qo.ConcurrencyManager.open(bucket_url) as manager:
+        before = (await manager.get_status("api")).limit
+        slot = await manager.try_acquire("api", 2, "ann")
+        assert slot is not None
+        given = await manager.get_status("api")
+        elsewhere = await bucket.get_status("api")
+        await manager.release("api", slot, "ann")
+        released = (await manager.get_status("api")).limit
+        await bucket.set_limit("api", 5)
+        by_operator = await manager.get_status("api")
+
+    assert (before, given.limit, given.source, released) == (None, 2, Source.TASK, 2)
+    assert (elsewhere.limit, elsewhere.source) == (2, Source.TASK)
+    assert (by_operator.limit, by_operator.source) == (5, Source.OPERATOR)
+
+
 async def test_the_manager_opens_any_store(tmp_path: Path) -> None:
     async with await qo.ConcurrencyManager.open(f"sqlite:///{tmp_path}/qo.db") as manager:
         assert await manager.try_acquire("api", 1, "ann") == 0

@@ -31,9 +31,8 @@ callers     Waiting callers (tickets) are examined like jobs of a task of their 
             of every step that writes, freed slots are handed over: see `acquire`.
 time        A step that begins with `catch_up` first notes the time, then deals with what has come due.
 refunds     See `cancel`.
-order       Operations that one event loop begins take effect in the order in which they were begun, also when nobody
-            waits for their answers any more; only `renew` may come earlier. One that is cancelled takes effect in its
-            place, or not at all. Between event loops and between processes there is no order.
+order       Operations that one event loop begins take effect in that order, also when nobody waits for their answers
+            any more; only `renew` may come earlier. A cancelled one takes effect in its place, or not at all.
 """
 
 from __future__ import annotations
