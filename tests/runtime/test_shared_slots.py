@@ -230,6 +230,49 @@ async def test_a_shared_group_without_a_limit_is_refused_when_the_worker_starts(
         assert (await queue.get(job.id)).result == "called"
 
 
+@pytest.mark.parametrize("silence", ["refuses", "does not answer"])
+async def test_a_worker_starts_without_its_bucket_and_runs_what_does_not_need_it(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str
+) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_slots, "START_SECONDS", 0.05)
+    open_bucket, is_back = BucketSlots.open, asyncio.Event()
+
+    async def when_it_is_back(url: str) -> BucketSlots:
+        if not is_back.is_set():
+            if silence == "refuses":
+                raise qo.StoreUnavailable("The bucket cannot be used (connection refused).")
+            await is_back.wait()
+        return await open_bucket(url)
+
+    monkeypatch.setattr(BucketSlots, "open", when_it_is_back)
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1", concurrency=2)
+        worker.task("plain")(lambda: "plain")
+        worker.task("shared", groups=[GROUP])(lambda: "shared")
+        shared, plain = await queue.submit("shared"), await queue.submit("plain")
+        async with running(worker):
+            without_bucket = await queue.wait(plain.id, timeout=20)
+            waits = await queue.get(shared.id)
+            is_back.set()
+            with_bucket = await queue.wait(shared.id, timeout=20)
+
+    assert (without_bucket.result, waits.finished_at) == ("plain", None)
+    assert (with_bucket.result, with_bucket.attempts) == ("shared", 1)
+
+
+async def test_a_wrong_url_of_the_bucket_still_ends_a_worker_at_its_start(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["concurrency"]["store"] = "s3://"
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+        worker.task("plain")(lambda: "plain")
+        with pytest.raises(qo.SettingsError, match=r"concurrency\.store"):
+            await worker.run_until_idle()
+
+
 async def test_the_configured_limit_of_a_shared_group_is_the_buckets_alone(queues: list[qo.Queue]) -> None:
     assert (await queues[0].limit(GROUP)).limit is None
 
@@ -272,7 +315,11 @@ async def test_a_bucket_that_does_not_answer_does_not_keep_a_holder_from_hearing
             await asyncio.Event().wait()
             return True
 
-    slots = shared_slots.SharedSlots(Hanging(), {GROUP: 1}, worker="w", lease_seconds=0.3)  # type: ignore[arg-type]
+    async def open_bucket() -> Any:
+        return Hanging()
+
+    slots = shared_slots.SharedSlots(open_bucket, {GROUP: 1}, worker="w", lease_seconds=0.3)
+    await slots._reached()
     slots._held["token"] = {GROUP: (0, "name")}
     lost: asyncio.Queue[str] = asyncio.Queue()
     keeping = asyncio.create_task(slots.keep(lost.put_nowait))
