@@ -174,7 +174,11 @@ class Exchange:
     async def _tell_what_runs(self) -> None:
         """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
         begun = {execution.lease.token: execution for execution in self._unreported if execution.has_news()}
-        self._unreported = [each for each in self._unreported if not (each.begun or each.has_ended)]
+        self._unreported = [
+            each
+            for each in self._unreported
+            if not (each.reported or each.has_ended or each.lease.token in begun)  # a handler's own report may fail
+        ]
         if not begun:
             return
         try:
