@@ -10,9 +10,9 @@ import pytest
 from harness import LEASE, NOW, claim, fresh_id, limit, succeed, try_submit
 
 from qo.errors import JobNotFound
-from qo.job import State
+from qo.job import State, moment
 from qo.store.base import Store
-from qo.store.values import Advance, Ticket
+from qo.store.values import Advance, Renewal, Ticket
 
 TURNS = range(6)
 """of the event loop, after which a call is cancelled: before it was begun, on its way, and when it was answered"""
@@ -65,6 +65,23 @@ async def test_a_job_whose_submit_was_cancelled_is_there_to_be_cancelled_or_neve
 
     assert expected in (State.CANCELLED, None)
     assert [job.state for job in await store.jobs(limit=100) if job.id == "job"] == ([expected] if expected else [])
+
+
+async def test_a_renewal_and_an_extension_begun_together_end_no_earlier_than_either_was_told(store: Store) -> None:
+    """Renewals may come earlier than what was begun before them, also than one another."""
+    await try_submit(store, "job")
+    (lease,) = await claim(store)
+    extension = Renewal(holder="job", token=lease.token, extend_ms=LEASE)
+    renewal = Renewal(holder="job", token=lease.token, lease_ms=LEASE)
+
+    answers = await asyncio.gather(
+        *(store.renew([each], now=NOW + LEASE // 2) for each in (extension, renewal, extension))
+    )
+    (present,) = await store.leases()
+
+    told = [answer.expires_at for (answer,) in answers if answer.expires_at is not None]
+    assert len(told) == 3
+    assert present.expires_at >= max(told) >= moment(NOW + 3 * LEASE)
 
 
 async def test_calls_that_are_begun_together_take_effect_in_their_order(store: Store) -> None:

@@ -355,6 +355,34 @@ async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_sta
     assert (ran, ended.attempts, await held(bucket)) == (["revoked", "ran"], 2, 0)
 
 
+async def test_slots_of_a_job_whose_admission_is_cancelled_are_given_back(
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one of its two slots and asks for the other when its worker's event loop ends."""
+    groups = {"api": 1, "gpu": 1}
+    try_acquire, asks_for_the_second = BucketSlots.try_acquire, asyncio.Event()
+
+    async def stuck_at_the_second(self: BucketSlots, group: str, *rest: Any) -> int | None:
+        if group == "gpu":
+            asks_for_the_second.set()
+            await asyncio.Event().wait()
+        return await try_acquire(self, group, *rest)
+
+    async def open_bucket() -> BucketSlots:
+        return bucket
+
+    monkeypatch.setattr(BucketSlots, "try_acquire", stuck_at_the_second)
+    slots = shared_slots.SharedSlots(open_bucket, groups, worker="w", lease_seconds=60)
+    job = await queues[0].submit("call", groups=["api", "gpu"])
+    taking = asyncio.create_task(slots.take("token", job))
+    await soon(asks_for_the_second.wait())
+    held = (await bucket.get_status("api")).active
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+
+    assert (held, (await bucket.get_status("api")).active) == (1, 0)
+
+
 # --- the manager on a bucket ----------------------------------------------------------------------------------
 
 

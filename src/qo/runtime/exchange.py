@@ -78,8 +78,9 @@ class Exchange:
         self._unreported.append(execution)
 
     def is_wanted(self) -> bool:
-        """Something is to be told, or a round trip has begun that nobody has waited for yet."""
-        return bool(self.outcomes or self._ahead or self._has_news())
+        """Something is to be told, a claim is to be repeated, or a round trip has begun that nobody has waited for."""
+        repeats = bool(self._unanswered) and self._free_places() > 0
+        return bool(self.outcomes or self._ahead or self._has_news() or repeats)
 
     def make_offer(self) -> Offer:
         self.offer = Offer(lease_ms=self._lease_ms, claim_id=self._next_claim_id())

@@ -111,6 +111,19 @@ class SharedSlots:
         """One slot of each wanted group, all or nothing. The group of which there was none, if any."""
         name = f"{job.id[:HOLDER_CHARACTERS]}:{new_id()}"
         held: Held = {}
+        try:
+            full = await self._take_each(job, name, held)
+        except BaseException:
+            await self._release(held)  # also when cancelled: nobody else knows of them
+            raise
+        if full is None:
+            self._held[token] = held
+        else:
+            await self._release(held)
+        return full
+
+    async def _take_each(self, job: Job, name: str, held: Held) -> str | None:
+        """One group after another, noted in `held`. The first of which there was no slot, if any."""
         for group in self.wanted(job):
             try:
                 bucket = await self._reached()
@@ -122,11 +135,9 @@ class SharedSlots:
                 number = None
             if number is None:
                 self._refused[group] = self._refused.get(group, 0) + 1
-                await self._release(held)
                 return group
             held[group] = number, name
             self._refused.pop(group, None)
-        self._held[token] = held
         return None
 
     def pause_seconds(self, group: str) -> float:
