@@ -19,10 +19,12 @@ from slow_store import SlowStore
 
 import qo
 from qo.errors import StoreUnavailable
+from qo.runtime.limiter_callers import WaitingThread
 from qo.runtime.limiter_desk import MOST_PER_CALL
 
 MANY = 60
-SECONDS_FOR_ANSWERS = 5
+SOON_SECONDS = 20
+SECONDS_FOR_ANSWERS = 8
 """for calls under way to be answered; what was left behind would live for 10 seconds and more"""
 
 
@@ -141,6 +143,42 @@ async def test_a_caller_whose_time_is_up_when_it_is_counted_as_waiting_does_not_
     assert limiter.get_metrics()["waiting"] == {"ollama": 0}
 
 
+async def test_a_slot_that_came_in_the_last_moment_is_kept_though_the_request_is_still_on_its_way(
+    queue: qo.Queue, make: MakeLimiter, slow: SlowStore
+) -> None:
+    """The limiter's thread has let the caller in; then the time is up, then the caller's own request is answered."""
+    limiter = make({"ollama": 1})
+    await enter_and_leave(limiter, "ollama")
+    keeper: Any = limiter._slots._keeper  # type: ignore[union-attr]
+    slow.hold_up()
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    async def call() -> bool:
+        async with limiter.acquire("ollama", timeout=0.5) as lease:
+            entered.set()
+            await leave.wait()
+            return lease.lost
+
+    calling = asyncio.create_task(call())
+    await until_begun(slow, "acquire", 1 + 1)
+    keeper._post(keeper._ask_for_all)
+    await soon(entered.wait())
+    slow.let_through()
+    asking = limiter._slots._desks[asyncio.get_running_loop()].asking  # type: ignore[union-attr]
+
+    async def is_answered() -> bool:
+        return bool(asking._in_flight == 0)
+
+    await until(is_answered)
+    for _ in range(2):  # what the thread was told to give back has been given back
+        await asyncio.wrap_future(keeper.run(queue.store._store.catch_up()))  # type: ignore[attr-defined]
+    held = (await queue.limit("provider:ollama")).active
+    leave.set()
+
+    assert (held, await soon(calling)) == (1, False)
+    await nothing_is_left(queue, limiter)
+
+
 # --- when the event loop or the limiter ends --------------------------------------------------------------------
 
 
@@ -202,19 +240,20 @@ async def test_callers_that_wait_when_their_limiter_is_closed_are_refused_and_ou
 
 @pytest.mark.parametrize("answer", ["comes", "is lost"])
 async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
-    queue: qo.Queue, make: MakeLimiter, answer: str
+    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     """The thread gives up while its request is on the way; the store takes the release first, then the request."""
     limiter = make({"ollama": 1})
     await enter_and_leave(limiter, "ollama")
     acquire, release = queue.store.acquire, queue.store.release
-    is_released, has_arrived, is_staged = threading.Event(), threading.Event(), False
+    is_asked, is_released, has_arrived, is_staged = threading.Event(), threading.Event(), threading.Event(), False
 
     async def late(*args: Any, **options: Any) -> Any:
         nonlocal is_staged
         is_first, is_staged = not is_staged, True
         if is_first:
-            await asyncio.to_thread(is_released.wait, SECONDS_FOR_ANSWERS)
+            is_asked.set()
+            await asyncio.to_thread(is_released.wait, SOON_SECONDS)
         granted = await acquire(*args, **options)
         has_arrived.set()
         if is_first and answer == "is lost":
@@ -226,14 +265,20 @@ async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
         is_released.set()
         return released
 
+    def time_is_up_when_it_was_asked_for(*_: Any) -> bool:
+        assert is_asked.wait(SOON_SECONDS)
+        return False
+
     def call() -> None:
-        with limiter.acquire("ollama", timeout=0.02):
+        with limiter.acquire("ollama", timeout=60):
             raise AssertionError("nothing was answered yet")
+
+    monkeypatch.setattr(WaitingThread, "wait", time_is_up_when_it_was_asked_for)
 
     queue.store.acquire = late  # type: ignore[method-assign]
     queue.store.release = release_and_tell  # type: ignore[method-assign]
     with pytest.raises(qo.Timeout):
         await asyncio.to_thread(call)
-    assert await asyncio.to_thread(has_arrived.wait, SECONDS_FOR_ANSWERS)
+    assert await asyncio.to_thread(has_arrived.wait, SOON_SECONDS)
 
     await nothing_is_left(queue, limiter)

@@ -18,12 +18,12 @@ MOST_PER_CALL, CALLS_IN_FLIGHT = 16, 2
 
 
 class Desk:
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, give_back: Callable[[str], None]) -> None:
-        """`give_back` is called with the holder of a ticket whose caller went away before the store answered."""
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, unheard: Callable[[str], None]) -> None:
+        """`unheard` is called with the holder of a request when the store has answered it and nobody waits for that."""
         self.mailbox = Mailbox(loop)
         self.asking: Gathering[Ticket, Grant] = Gathering(
             store.acquire,
-            unheard=lambda ticket: give_back(ticket.holder),
+            unheard=lambda ticket: unheard(ticket.holder),
             most_per_call=MOST_PER_CALL,
             calls_in_flight=CALLS_IN_FLIGHT,
         )

@@ -128,6 +128,10 @@ class Keeper:
         """Without a token, whatever the holder has, and its place in line."""
         self._post(lambda: self._let_go(Departure(holder, token, waiter)))
 
+    def give_back_unless_held(self, holder: str) -> None:
+        """After an answer that nobody waited for: its caller has gone, or was let in by another answer."""
+        self._post(lambda: None if holder in self._held else self._let_go(Departure(holder, None)))
+
     def run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
 
@@ -240,9 +244,8 @@ class Keeper:
         for request in requests:
             holder = request.ticket.holder
             if holder not in self._in_line:
-                if holder not in self._held:
-                    # It went away meanwhile, and the store may have taken the release first and then this request.
-                    self._leaving.add(Departure(holder, None))
+                # If it went away meanwhile, the store may have taken its release first and then this request.
+                self.give_back_unless_held(holder)
             elif request.stands_in_line and isinstance(error, QoError):
                 self._trouble_asking.tell(error)
                 asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
@@ -290,11 +293,11 @@ class Keeper:
                 departure.waiter.tell()
 
     async def _release_the_last(self, departures: list[Departure]) -> None:
-        """Of those who have left when the limiter is closed. Once, because whoever closes it waits for this."""
+        """Once, because the caller of `close` waits for this."""
         try:
             if departures:
                 async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._store.release([(departure.holder, departure.token) for departure in departures])
+                    await self._store.release([(each.holder, each.token) for each in departures])
         except (QoError, TimeoutError) as error:
             log.warning("slots could not be given back, they are free when their leases run out: %s", error)
         for departure in departures:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from functools import partial
 from typing import TypeGuard
 
 from qo.errors import LeaseLost, Timeout
@@ -189,8 +188,7 @@ class SlotsOnStore:
         desk = self._desks.get(loop)
         if desk is None:
             self._desks = {each: its for each, its in self._desks.items() if not each.is_closed()}
-            give_back = partial(self._keeper.give_back, token=None)
-            desk = self._desks[loop] = Desk(self._queue.store, loop, give_back=give_back)
+            desk = self._desks[loop] = Desk(self._queue.store, loop, unheard=self._keeper.give_back_unless_held)
         return desk
 
     def _in_the_last_moment(self, request: Request) -> LeaseOnStore | None:
