@@ -60,13 +60,16 @@ async def test_no_more_run_at_once_than_the_bucket_has_slots_and_nothing_is_left
 ) -> None:
     monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
-    inside, most = 0, 0
+    inside, most, two_were_inside = 0, 0, asyncio.Event()
     workers = [qo.Worker(queue, f"worker-{number}", concurrency=4) for number, queue in enumerate(queues)]
 
     async def call() -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
+        if inside == 2:
+            two_were_inside.set()
+        await soon(two_were_inside.wait())
         await asyncio.sleep(0.005)
         inside -= 1
 

@@ -298,7 +298,7 @@ class Keeper:
             if departures:
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._store.release([(each.holder, each.token) for each in departures])
-        except (QoError, TimeoutError) as error:
+        except Exception as error:  # whatever it was, blocks that end wait to be told
             log.warning("slots could not be given back, they are free when their leases run out: %s", error)
         for departure in departures:
             if departure.waiter is not None:
