@@ -120,6 +120,78 @@ async def test_claims_whose_answers_were_lost_are_repeated_and_lose_nothing(
     assert {job.attempts for job in await queue.jobs(status="succeeded", limit=MANY + 1)} == {1}
 
 
+async def test_a_claim_whose_answer_was_lost_is_repeated_though_nothing_else_happens(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody tells of a job that the store has given away already; another one runs, so no offer stands."""
+    monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
+    worker = qo.Worker(queue, "worker-1", concurrency=2)
+    claim, lost, begun, go_on = queue.store.claim, 0, asyncio.Event(), asyncio.Event()
+
+    async def first_answer_is_lost(**wanted: Any) -> Any:
+        nonlocal lost
+        claimed = await claim(**wanted)
+        if claimed.leases and begun.is_set() and not lost:
+            lost += 1
+            raise qo.StoreUnavailable("The answer was lost.")
+        return claimed
+
+    @worker.task
+    async def long() -> None:
+        begun.set()
+        await go_on.wait()
+
+    @worker.task
+    async def quick() -> None: ...
+
+    queue.store.claim = first_answer_is_lost  # type: ignore[method-assign]
+    async with running(worker):
+        await queue.submit("long")
+        await soon(begun.wait())
+        job = await queue.submit("quick")
+        try:
+            await state_is(queue, job.id, qo.State.SUCCEEDED)
+        finally:
+            go_on.set()
+
+    assert (lost, (await queue.get(job.id)).attempts) == (1, 1)
+
+
+async def test_a_claim_id_is_never_used_again_once_it_was_answered(
+    queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its jobs have ended it is a new one to the store, and what it took would be known to nobody."""
+    monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
+    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    claim, calls = queue.store.claim, 0
+    answered: set[str] = set()
+    used_again: set[str] = set()
+
+    async def answer_is_lost_sometimes(*, claim_id: str, **wanted: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        is_lost = calls % 3 == 0
+        used_again.update({claim_id} & answered)
+        claimed = await claim(claim_id=claim_id, **wanted)
+        if is_lost:
+            raise qo.StoreUnavailable("The answer was lost.")
+        answered.add(claim_id)
+        return claimed
+
+    @worker.task
+    async def quick() -> None: ...
+
+    queue.store.claim = answer_is_lost_sometimes  # type: ignore[method-assign]
+    jobs = [await queue.submit("quick") for _ in range(MANY)]
+    async with running(worker):
+        ended = [await queue.wait(job.id, timeout=20) for job in jobs]
+
+    assert calls > len(answered) > 1
+    assert used_again == set()
+    assert {(job.state, job.attempts) for job in ended} == {(qo.State.SUCCEEDED, 1)}
+    assert await queue.store.leases() == ()
+
+
 async def test_a_worker_that_is_stopped_with_two_under_way_loses_nothing(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
     claim, claims = queue.store.claim, 0

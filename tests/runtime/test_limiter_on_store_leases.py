@@ -23,6 +23,13 @@ from qo.errors import StoreUnavailable
 SOON_SECONDS = 20
 
 
+class Gone:
+    """A store that takes nothing any more."""
+
+    async def release(self, *args: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+
 async def test_a_lost_lease_cancels_the_block(queue: qo.Queue, make: MakeLimiter) -> None:
     limiter = make({"ollama": 1})
     leases: list[Any] = []
@@ -128,7 +135,9 @@ async def test_the_slot_of_a_holder_that_died_is_handed_on_a_lease_later(queue: 
         asyncio.ensure_future(enter_and_leave(dying, "ollama")).add_done_callback(lambda done: done.exception())
     await waiting(queue, "provider:ollama", 20)
     began = time.monotonic()
-    await asyncio.to_thread(dying.close)  # from now on nobody renews anything there
+    # From now on nobody renews anything there, nor gives anything back.
+    dying._slots._keeper._store = Gone()  # type: ignore[attr-defined]
+    await asyncio.to_thread(dying.close)
     async with living.acquire("ollama") as lease:
         waited = time.monotonic() - began
 

@@ -60,13 +60,16 @@ async def test_no_more_run_at_once_than_the_bucket_has_slots_and_nothing_is_left
 ) -> None:
     monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
-    inside, most = 0, 0
+    inside, most, two_were_inside = 0, 0, asyncio.Event()
     workers = [qo.Worker(queue, f"worker-{number}", concurrency=4) for number, queue in enumerate(queues)]
 
     async def call() -> None:
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
+        if inside == 2:
+            two_were_inside.set()
+        await soon(two_were_inside.wait())
         await asyncio.sleep(0.005)
         inside -= 1
 
@@ -230,6 +233,49 @@ async def test_a_shared_group_without_a_limit_is_refused_when_the_worker_starts(
         assert (await queue.get(job.id)).result == "called"
 
 
+@pytest.mark.parametrize("silence", ["refuses", "does not answer"])
+async def test_a_worker_starts_without_its_bucket_and_runs_what_does_not_need_it(
+    settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str
+) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(shared_slots, "LONGEST_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(shared_slots, "START_SECONDS", 0.05)
+    open_bucket, is_back = BucketSlots.open, asyncio.Event()
+
+    async def when_it_is_back(url: str) -> BucketSlots:
+        if not is_back.is_set():
+            if silence == "refuses":
+                raise qo.StoreUnavailable("The bucket cannot be used (connection refused).")
+            await is_back.wait()
+        return await open_bucket(url)
+
+    monkeypatch.setattr(BucketSlots, "open", when_it_is_back)
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1", concurrency=2)
+        worker.task("plain")(lambda: "plain")
+        worker.task("shared", groups=[GROUP])(lambda: "shared")
+        shared, plain = await queue.submit("shared"), await queue.submit("plain")
+        async with running(worker):
+            without_bucket = await queue.wait(plain.id, timeout=20)
+            waits = await queue.get(shared.id)
+            is_back.set()
+            with_bucket = await queue.wait(shared.id, timeout=20)
+
+    assert (without_bucket.result, waits.finished_at) == ("plain", None)
+    assert (with_bucket.result, with_bucket.attempts) == ("shared", 1)
+
+
+async def test_a_wrong_url_of_the_bucket_still_ends_a_worker_at_its_start(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    settings["concurrency"]["store"] = "s3://"
+    async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
+        worker = qo.Worker(queue, "worker-1")
+        worker.task("plain")(lambda: "plain")
+        with pytest.raises(qo.SettingsError, match=r"concurrency\.store"):
+            await worker.run_until_idle()
+
+
 async def test_the_configured_limit_of_a_shared_group_is_the_buckets_alone(queues: list[qo.Queue]) -> None:
     assert (await queues[0].limit(GROUP)).limit is None
 
@@ -272,7 +318,11 @@ async def test_a_bucket_that_does_not_answer_does_not_keep_a_holder_from_hearing
             await asyncio.Event().wait()
             return True
 
-    slots = shared_slots.SharedSlots(Hanging(), {GROUP: 1}, worker="w", lease_seconds=0.3)  # type: ignore[arg-type]
+    async def open_bucket() -> Any:
+        return Hanging()
+
+    slots = shared_slots.SharedSlots(open_bucket, {GROUP: 1}, worker="w", lease_seconds=0.3)
+    await slots._reached()
     slots._held["token"] = {GROUP: (0, "name")}
     lost: asyncio.Queue[str] = asyncio.Queue()
     keeping = asyncio.create_task(slots.keep(lost.put_nowait))
@@ -308,6 +358,34 @@ async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_sta
     assert (ran, ended.attempts, await held(bucket)) == (["revoked", "ran"], 2, 0)
 
 
+async def test_slots_of_a_job_whose_admission_is_cancelled_are_given_back(
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has one of its two slots and asks for the other when its worker's event loop ends."""
+    groups = {"api": 1, "gpu": 1}
+    try_acquire, asks_for_the_second = BucketSlots.try_acquire, asyncio.Event()
+
+    async def stuck_at_the_second(self: BucketSlots, group: str, *rest: Any) -> int | None:
+        if group == "gpu":
+            asks_for_the_second.set()
+            await asyncio.Event().wait()
+        return await try_acquire(self, group, *rest)
+
+    async def open_bucket() -> BucketSlots:
+        return bucket
+
+    monkeypatch.setattr(BucketSlots, "try_acquire", stuck_at_the_second)
+    slots = shared_slots.SharedSlots(open_bucket, groups, worker="w", lease_seconds=60)
+    job = await queues[0].submit("call", groups=["api", "gpu"])
+    taking = asyncio.create_task(slots.take("token", job))
+    await soon(asks_for_the_second.wait())
+    held = (await bucket.get_status("api")).active
+    taking.cancel()
+    await asyncio.gather(taking, return_exceptions=True)
+
+    assert (held, (await bucket.get_status("api")).active) == (1, 0)
+
+
 # --- the manager on a bucket ----------------------------------------------------------------------------------
 
 
@@ -324,6 +402,25 @@ async def test_the_manager_has_the_same_calls_on_a_bucket(bucket_url: str) -> No
         assert await manager.release("api", slot, "holder-0")
         assert await manager.cleanup_expired("api") == 0
         assert await manager.try_acquire("api", 2, "late") == slot
+
+
+async def test_the_manager_tells_the_limit_that_was_given_with_the_last_call(
+    bucket_url: str, bucket: BucketSlots
+) -> None:
+    async with await qo.ConcurrencyManager.open(bucket_url) as manager:
+        before = (await manager.get_status("api")).limit
+        slot = await manager.try_acquire("api", 2, "ann")
+        assert slot is not None
+        given = await manager.get_status("api")
+        elsewhere = await bucket.get_status("api")
+        await manager.release("api", slot, "ann")
+        released = (await manager.get_status("api")).limit
+        await bucket.set_limit("api", 5)
+        by_operator = await manager.get_status("api")
+
+    assert (before, given.limit, given.source, released) == (None, 2, Source.TASK, 2)
+    assert (elsewhere.limit, elsewhere.source) == (2, Source.TASK)
+    assert (by_operator.limit, by_operator.source) == (5, Source.OPERATOR)
 
 
 async def test_the_manager_opens_any_store(tmp_path: Path) -> None:

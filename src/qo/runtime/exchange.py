@@ -86,8 +86,9 @@ class Exchange:
             self._looks[execution.lease.token] = execution.lease.looks
 
     def is_wanted(self) -> bool:
-        """Something is to be told, or a round trip has begun that nobody has waited for yet."""
-        return bool(self.outcomes or self._ahead or self._has_news())
+        """Something is to be told, a claim is to be repeated, or a round trip has begun that nobody has waited for."""
+        repeats = bool(self._unanswered) and self._free_places() > 0
+        return bool(self.outcomes or self._ahead or self._has_news() or repeats)
 
     def make_offer(self) -> Offer:
         self.offer = Offer(lease_ms=self._lease_ms, claim_id=self._next_claim_id())
@@ -183,7 +184,11 @@ class Exchange:
     async def _tell_what_runs(self) -> None:
         """A job that has ended by the next round trip, as most short ones have, never costs a write for this."""
         begun = {execution.lease.token: execution for execution in self._unreported if execution.has_news()}
-        self._unreported = [each for each in self._unreported if not (each.begun or each.has_ended)]
+        self._unreported = [
+            each
+            for each in self._unreported
+            if not (each.reported or each.has_ended or each.lease.token in begun)  # a handler's own report may fail
+        ]
         if not begun:
             return
         try:

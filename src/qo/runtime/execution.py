@@ -63,6 +63,7 @@ class Execution:
         """its handler has been called"""
         self.reported = False
         """the store knows that it runs"""
+        self._reports_under_way = 0
         self.context = Context(lease, task.stages, report=self._report, extend=self._extend)
         self._settings = settings
         self._send_advance = advance
@@ -78,7 +79,7 @@ class Execution:
 
     def has_news(self) -> bool:
         """It runs, and the store does not know."""
-        return self.begun and not self.reported and not self.has_ended
+        return self.begun and not (self.reported or self._reports_under_way or self.has_ended)
 
     def interrupt(self, reason: Interruption, *, patience_seconds: float | None = None) -> None:
         """Tell the handler to stop. One that does not listen is given up, by default after the grace period."""
@@ -251,8 +252,13 @@ class Execution:
 
     async def _report(self, advance: Advance) -> None:
         check_advance(advance)  # here, because it is sent together with those of other jobs
+        self._reports_under_way += 1
+        try:
+            held = await self._send_advance(advance)
+        finally:
+            self._reports_under_way -= 1
         self.reported = True
-        self._heed(await self._send_advance(advance))
+        self._heed(held)
 
     async def _extend(self, milliseconds: int) -> datetime:
         renewal = Renewal(holder=self.lease.job_id, token=self.lease.token, extend_ms=milliseconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from qo.runtime.portions import Portion
@@ -18,7 +19,9 @@ MOST_PER_CALL = 100
 class Gathering(Generic[Item, Answer]):
     """Sends single items as lists, in the order they came. A lone item is sent at once.
 
-    A call that fails as a whole fails for every item in it.
+    A call that fails as a whole fails for every item in it. An item whose caller is cancelled before it was sent is
+    never sent, so nothing that the caller does next can be overtaken by it. One that was sent takes effect in its
+    place among the calls of this event loop, or not at all (`order` in store/base.py).
     """
 
     def __init__(
@@ -26,30 +29,40 @@ class Gathering(Generic[Item, Answer]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
         check: Callable[[Item], None] | None = None,
+        unheard: Callable[[Item], None] | None = None,
         portion: Portion[Item] | None = None,
         calls_in_flight: int = 1,
     ) -> None:
         """`check` raises for an item that `send` would refuse, and with it all others of the call.
+        `unheard` is called for an item that was sent and whose caller was cancelled, when its call has ended: only then
+        is it certain that a next call comes behind it. For this a lone item, too, is sent by a task of its own.
         `portion` is what goes in one call.
         `calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
         self._check = check
+        self._unheard = unheard
         self._portion = portion or Portion(MOST_PER_CALL)
         self._calls_in_flight = calls_in_flight
-        self._gathered: list[tuple[Item, asyncio.Future[Answer]]] = []
+        self._gathered: dict[asyncio.Future[Answer], Item] = {}
+        """What waits to be sent, by the future of its answer."""
         self._in_flight = 0
         self._senders: set[asyncio.Task[None]] = set()
 
     async def send(self, item: Item) -> Answer:
-        if not self._in_flight:
+        if not self._in_flight and self._unheard is None:
             return await self._send_alone(item)
         if self._check is not None:
             self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._gathered.append((item, answer))
-        if len(self._gathered) >= self._portion.most and self._in_flight < self._calls_in_flight:
+        self._gathered[answer] = item
+        if not self._in_flight or (
+            len(self._gathered) >= self._portion.most and self._in_flight < self._calls_in_flight
+        ):
             self._send_more()
-        return await answer
+        try:
+            return await answer
+        finally:
+            self._gathered.pop(answer, None)  # there only if the caller was cancelled before it was sent
 
     async def _send_alone(self, item: Item) -> Answer:
         """By its caller, because a task would begin only in the next turn of the event loop."""
@@ -70,18 +83,23 @@ class Gathering(Generic[Item, Answer]):
 
     async def _send_gathered(self) -> None:
         while self._gathered:
-            length = self._portion.length(item for item, _ in self._gathered)
-            batch, self._gathered = self._gathered[:length], self._gathered[length:]
+            batch = list(islice(self._gathered, self._portion.length(self._gathered.values())))
+            items = [self._gathered.pop(waiting) for waiting in batch]
             try:
-                answers = await self._send([item for item, _ in batch])
+                answers = await self._send(items)
             except Exception as error:
-                for _, waiting in batch:
+                for waiting in batch:
                     if not waiting.done():
                         waiting.set_exception(error)
             else:
-                for (_, waiting), answer in zip(batch, answers, strict=True):
+                for waiting, answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
+            finally:
+                if self._unheard is not None:
+                    for waiting, item in zip(batch, items, strict=True):
+                        if waiting.cancelled():
+                            self._unheard(item)
         self._in_flight -= 1
 
 

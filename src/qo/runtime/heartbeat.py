@@ -17,6 +17,7 @@ from qo.runtime.execution import Execution, Interruption
 from qo.runtime.portions import RENEW_AT_ONCE, Portion
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.store_time import StoreTime
+from qo.runtime.timing import within
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
@@ -25,6 +26,8 @@ log = logging.getLogger("qo.worker")
 
 BEATS_PER_LIFE = 3
 TRY_AGAIN_SECONDS = 1.0
+STOP_SECONDS = 2.0
+"""How long a heartbeat that is stopped waits for its call under way."""
 
 
 class Heartbeat:
@@ -56,6 +59,7 @@ class Heartbeat:
         self._lock = threading.Lock()
         self._beating = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
+        self._call_under_way = asyncio.Lock()
         self._thread = threading.Thread(target=self._run, name="qo-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -89,6 +93,8 @@ class Heartbeat:
         if self._shared is not None:
             tasks.append(asyncio.create_task(self._shared.keep(self._lost_elsewhere)))
         await self._stopped.wait()
+        # A registration that is on its way would bring the worker back after it has said goodbye.
+        await within(STOP_SECONDS, self._call_under_way.acquire())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -101,10 +107,11 @@ class Heartbeat:
             # After a failure sooner: only a renewal tells a store that comes back that this holder lives.
             pause_seconds = min(TRY_AGAIN_SECONDS, self._every_seconds / 2)
             try:
-                if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
-                    # Asleep or cut off for so long, the worker may have been forgotten.
-                    await self._store.register(self._registration)
-                await self.beat()
+                async with self._call_under_way:
+                    if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
+                        # Asleep or cut off for so long, the worker may have been forgotten.
+                        await self._store.register(self._registration)
+                    await self.beat()
             except QoError as error:
                 self._not_renewed.tell(error)
             except Exception:

@@ -243,7 +243,8 @@ class Limiter:
         return LimiterCollector(["limiter"], {(name,): limiter.samples for name, limiter in limiters.items()})
 
     def close(self) -> None:
-        """Of a limiter on a queue: end the thread that keeps its leases. What is still held runs out."""
+        """Of a limiter on a queue: end the thread that keeps its leases. Callers that wait are refused and leave the
+        line; what is still held runs out."""
         self._slots.close()
 
     def _set_limit(self, group: str, slots: int | None) -> None:

@@ -19,28 +19,15 @@ MOST_PER_CALL, CALLS_IN_FLIGHT = 16, 2
 
 
 class Desk:
-    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, store: Store, loop: asyncio.AbstractEventLoop, *, unheard: Callable[[str], None]) -> None:
+        """`unheard` is called with the holder of a request when the store has answered it and nobody waits for that."""
         self.mailbox = Mailbox(loop)
         self.asking: Gathering[Ticket, Grant] = Gathering(
-            store.acquire, portion=Portion(MOST_PER_CALL, counts=ticket_count), calls_in_flight=CALLS_IN_FLIGHT
+            store.acquire,
+            unheard=lambda ticket: unheard(ticket.holder),
+            portion=Portion(MOST_PER_CALL, counts=ticket_count),
+            calls_in_flight=CALLS_IN_FLIGHT,
         )
         self.leaving: Gathering[tuple[str, str | None], bool] = Gathering(
             store.release, portion=Portion(MOST_PER_CALL), calls_in_flight=CALLS_IN_FLIGHT
         )
-        self._giving_back: set[asyncio.Task[None]] = set()
-
-    def give_back_later(self, holder: str, token: str | None, *, otherwise: Callable[[], None]) -> None:
-        """Behind what was asked here for this holder, so that nothing can be given to it afterwards; `otherwise` when
-        the store does not take it or the loop ends before."""
-        task = self.mailbox.loop.create_task(self._give_back(holder, token, otherwise))
-        self._giving_back.add(task)
-        task.add_done_callback(self._giving_back.discard)
-
-    async def _give_back(self, holder: str, token: str | None, otherwise: Callable[[], None]) -> None:
-        try:
-            await self.leaving.send((holder, token))
-        except Exception:
-            otherwise()  # whatever it was, others wait for slots that nobody uses
-        except asyncio.CancelledError:
-            otherwise()
-            raise

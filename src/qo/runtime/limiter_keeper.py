@@ -42,6 +42,8 @@ log = logging.getLogger("qo.limiter")
 BEATS_PER_LIFE = 3
 LOOK_AGAIN_SECONDS = 0.05
 TRY_AGAIN_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+"""How long a limiter that is closed tries to give back what callers have left."""
 
 Blocked = Callable[[Request, str], None]
 """told who has to wait, and for which group"""
@@ -111,10 +113,13 @@ class Keeper:
             request.tell()
         return is_open
 
-    def has_to_wait(self, request: Request) -> None:
+    def has_to_wait(self, request: Request) -> bool:
+        """False: the limiter has been closed. The request is refused, and its place in line is to be given back."""
         request.stands_in_line = True
-        if not self._post_if_open(lambda: self._wait_with([request])):
+        is_open = self._post_if_open(lambda: self._wait_with([request]))
+        if not is_open:
             self.refuse(request, _closed())
+        return is_open
 
     def knows(self, lease: LeaseOnStore) -> bool:
         """Whether one of its callers got it."""
@@ -133,11 +138,15 @@ class Keeper:
         """Without a token, whatever the holder has, and its place in line."""
         self._post(lambda: self._let_go(Departure(holder, token, waiter)))
 
+    def give_back_unless_held(self, holder: str) -> None:
+        """After an answer that nobody waited for: its caller has gone, or was let in by another answer."""
+        self._post(lambda: None if holder in self._held else self._let_go(Departure(holder, None)))
+
     def run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         return asyncio.run_coroutine_threadsafe(work, (self._mailbox or self._started()).loop)
 
     def close(self) -> None:
-        """End the thread. What is still held runs out with its lease."""
+        """End the thread. What is still held runs out with its lease; callers that wait are refused."""
         with self._lock:
             mailbox, self._mailbox = self._mailbox, None
             if mailbox is not None and self._thread is not None:
@@ -197,11 +206,12 @@ class Keeper:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         mailbox.deliver()
-        for departure in (*self._leaving.in_flight, *self._leaving.gathered):
-            if departure.waiter is not None:
-                departure.waiter.tell()
-        for request in tuple(self._in_line.values()):
+        # Also those who went away while this thread asked for them: nobody hears what the store answers.
+        for request in (*self._asking.in_flight, *tuple(self._in_line.values())):
             self.refuse(request, _closed())
+            if request.ticket.holder not in self._held:
+                self._leaving.add(Departure(request.ticket.holder, None))
+        await self._release_the_last([*self._leaving.in_flight, *self._leaving.gathered])
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -244,11 +254,15 @@ class Keeper:
 
     def _ask_failed(self, requests: list[Request], error: Exception) -> None:
         for request in requests:
-            if request.stands_in_line and isinstance(error, QoError):
+            holder = request.ticket.holder
+            if holder not in self._in_line:
+                # If it went away meanwhile, the store may have taken its release first and then this request.
+                self.give_back_unless_held(holder)
+            elif request.stands_in_line and isinstance(error, QoError):
                 self._trouble_asking.tell(error)
                 asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._asking.add, request)
             elif self.refuse(request, error):
-                self._leaving.add(Departure(request.ticket.holder, None))
+                self._leaving.add(Departure(holder, None))
 
     def _let_in(self, request: Request, grant: Grant) -> None:
         if self.take(request, grant) and not request.tell():
@@ -286,6 +300,18 @@ class Keeper:
             else:
                 self._trouble_leaving.over()
                 break
+        for departure in departures:
+            if departure.waiter is not None:
+                departure.waiter.tell()
+
+    async def _release_the_last(self, departures: list[Departure]) -> None:
+        """Once, because the caller of `close` waits for this."""
+        try:
+            if departures:
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._store.release([(each.holder, each.token) for each in departures])
+        except Exception as error:  # whatever it was, blocks that end wait to be told
+            log.warning("slots could not be given back, they are free when their leases run out: %s", error)
         for departure in departures:
             if departure.waiter is not None:
                 departure.waiter.tell()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
-from functools import partial
 from typing import TypeGuard
 
 from qo.errors import LeaseLost, Timeout
@@ -43,8 +41,6 @@ class LeaseOfJob:
 
 
 AnyLease = LeaseOnStore | LeaseOfJob
-GiveBack = Callable[[str, str | None], None]
-"""what a holder has under this token; without one whatever it has, and its place in line"""
 
 
 class SlotsOnStore:
@@ -85,12 +81,13 @@ class SlotsOnStore:
         self._keeper.ask_for(request)
         try:
             is_answered = waiter.wait(timeout if request.waits else None)
+            lease = request.result() if is_answered else self._in_the_last_moment(request)
         except BaseException:
-            self._go_away(request, self._keeper.give_back)
+            self._go_away(request)
             raise
         finally:
+            # Not before the request is decided: until then the keeper's thread may count it among those who wait.
             self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request, self._keeper.give_back)
         if lease is None:
             raise self._keeper.run(self._too_late(request.ticket.groups, timeout)).result()
         self._tally.entered(lease.groups)
@@ -102,22 +99,14 @@ class SlotsOnStore:
         request = self._at_the_door(groups, timeout, priority, waiter)
         if not isinstance(request, Request):
             return request
-        give_back = partial(self._give_back_at, desk)
-        is_answered = True
         try:
-            if timeout is None or not request.waits:
-                await self._be_let_in(request, waiter, desk)
-            else:
-                async with asyncio.timeout(timeout):
-                    await self._be_let_in(request, waiter, desk)
-        except TimeoutError:
-            is_answered = False
+            is_answered = await within(timeout if request.waits else None, self._be_let_in(request, waiter, desk))
+            lease = request.result() if is_answered else self._in_the_last_moment(request)
         except BaseException:
-            self._go_away(request, give_back)
+            self._go_away(request)
             raise
         finally:
-            self._tally.wait_ended(request.ticket.holder)
-        lease = request.result() if is_answered else self._in_the_last_moment(request, give_back)
+            self._tally.wait_ended(request.ticket.holder)  # as in `enter`
         if lease is None:
             raise await asyncio.wrap_future(self._keeper.run(self._too_late(request.ticket.groups, timeout)))
         self._tally.entered(lease.groups)
@@ -134,7 +123,8 @@ class SlotsOnStore:
             if self._keeper.take(request, grant):
                 return
         elif request.waits:
-            self._keeper.has_to_wait(request)
+            if not self._keeper.has_to_wait(request):
+                await desk.leaving.send((request.ticket.holder, None))  # the limiter was closed meanwhile
         else:
             self._keeper.refuse(request)
         await waiter.wait()
@@ -179,10 +169,6 @@ class SlotsOnStore:
             self._keeper.leave(lease)
             raise
 
-    def _give_back_at(self, desk: Desk, holder: str, token: str | None) -> None:
-        self._keeper.let_go(holder)
-        desk.give_back_later(holder, token, otherwise=lambda: self._keeper.give_back(holder, token))
-
     def _at_the_door(
         self, groups: tuple[str, ...], timeout: float | None, priority: int, waiter: Waiter
     ) -> Request | LeaseOfJob:
@@ -202,23 +188,24 @@ class SlotsOnStore:
         desk = self._desks.get(loop)
         if desk is None:
             self._desks = {each: its for each, its in self._desks.items() if not each.is_closed()}
-            desk = self._desks[loop] = Desk(self._queue.store, loop)
+            desk = self._desks[loop] = Desk(self._queue.store, loop, unheard=self._keeper.give_back_unless_held)
         return desk
 
-    def _in_the_last_moment(self, request: Request, give_back: GiveBack) -> LeaseOnStore | None:
+    def _in_the_last_moment(self, request: Request) -> LeaseOnStore | None:
         """The time is up. A slot that came in this very moment is kept."""
         if request.go_away():
-            give_back(request.ticket.holder, None)
+            self._keeper.give_back(request.ticket.holder, None)
             return None
         return request.result()
 
-    def _go_away(self, request: Request, give_back: GiveBack) -> None:
+    def _go_away(self, request: Request) -> None:
+        """By the keeper's thread, also for a task: its event loop may be about to end."""
         try:
-            lease = self._in_the_last_moment(request, give_back)
+            lease = self._in_the_last_moment(request)
         except Exception:
             return  # it was not let in, and will not hear of it
         if lease is not None:
-            give_back(lease.holder, lease.token)
+            self._keeper.leave(lease)
 
     def _has_to_wait(self, request: Request, group: str) -> None:
         self._tally.blocked(request.ticket.holder, group)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from qo.errors import InvalidValue
+from qo.errors import InvalidValue, QoError
 from qo.event import LEASE_LOST
 from qo.runtime.callers import callers_of, check_holder, milliseconds
 from qo.runtime.connecting import connect
 from qo.runtime.queue import Queue
+from qo.runtime.timing import to_its_end
 from qo.store.base import Store
 from qo.store.check_value import check_group
 from qo.store.open import is_bucket
@@ -60,7 +63,7 @@ class ConcurrencyManager:
         turn, because a job or a caller waits for it.
 
         `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. The
-        same holder again is told its slot, and gets no second one.
+        same holder again is told its slot, and gets no second one. Cancelling it leaves no new slot behind.
         """
         check_holder(holder)
         return await self._slots.try_acquire(group, limit, holder, worker_id, _seconds("lease", lease))
@@ -103,8 +106,22 @@ class _SlotsOnQueue:
         self._queue.warn_of_ignored(await self._store.set_limits([wanted]))
         lease_ms = milliseconds(lease_seconds)
         ticket = Ticket(holder=caller, groups=(group,), lease_ms=lease_ms, wait_ms=0, worker=worker_id)
-        (grant,) = await self._store.acquire([ticket])
+        before = await self._tokens_of(group, caller)
+        try:
+            (grant,) = await to_its_end(self._store.acquire([ticket]))
+        except (Exception, asyncio.CancelledError):
+            await to_its_end(self._undo(group, caller, before))
+            raise
         return grant.slots.get(group)
+
+    async def _undo(self, group: str, caller: str, before: set[str]) -> None:
+        """Give back what was taken since, and leave alone what the holder had before."""
+        with suppress(QoError):  # of a store that cannot be reached, the slot comes free with its lease
+            taken = await self._tokens_of(group, caller) - before
+            await self._store.release([(caller, token) for token in taken])
+
+    async def _tokens_of(self, group: str, caller: str) -> set[str]:
+        return {slot.token for slot in (await self._store.group(group)).slots if slot.holder == caller}
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
         slot = await self._slot_of(group, slot_id, holder)

@@ -123,6 +123,9 @@ class Queue:
 
         Raises a `SubmitRefused` that says what to do; then nothing was stored and nothing charged.
         The answer has no estimate yet, as nobody waits for a replay to submit: `get` or `estimate` gives it.
+
+        A call that is cancelled, or that raises `StoreUnavailable`, may have submitted the job or not. It does not
+        submit it later: `get` and `cancel` come behind it. With an `id`, submit it again: there is one job at most.
         """
         new = New(
             task=task,

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 from qo.errors import InvalidValue, QoError
 from qo.policy.admission import find_tier
 from qo.runtime.callers import callers_of, check_holder, milliseconds
 from qo.runtime.manager import run_out_since
 from qo.runtime.queue import Queue
-from qo.runtime.timing import within
+from qo.runtime.timing import to_its_end, within
 from qo.settings import BUILT_IN_TIERS
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.check_value import check_name
 from qo.store.values import Grant, Limit, Renewal, Source, Ticket
-
-T = TypeVar("T")
 
 TIER_CONCURRENT_USER: Mapping[str, int] = MappingProxyType(
     {name: tier.per_user for name, tier in BUILT_IN_TIERS.items()}
@@ -81,7 +78,7 @@ class Semaphore:
         try:
             return await request.wait(timeout) if timeout > 0 else await request.ask(wait=False)
         except (Exception, asyncio.CancelledError):
-            await _to_its_end(request.undo())
+            await to_its_end(request.undo())
             raise
 
     async def release(self, holder: str) -> bool:
@@ -181,9 +178,9 @@ class _Request:
                 return True
             self._taken = grant.token
             if self._semaphore.group in grant.slots:
-                return await _to_its_end(self._semaphore._renew(self._caller, grant.token))
+                return await to_its_end(self._semaphore._renew(self._caller, grant.token))
             # Granted without a limit: retention removes that of a group which nobody uses, perhaps just now.
-            await _to_its_end(self._store.release([(self._caller, grant.token)]))
+            await to_its_end(self._store.release([(self._caller, grant.token)]))
             await self._semaphore._set_limit()
 
     async def undo(self) -> None:
@@ -197,7 +194,7 @@ class _Request:
         ticket = Ticket(
             holder=self._caller, groups=(self._semaphore.group,), lease_ms=self._first_lease_ms, wait_ms=wait_ms
         )
-        (grant,) = await _to_its_end(self._store.acquire([ticket]))
+        (grant,) = await to_its_end(self._store.acquire([ticket]))
         return grant
 
     def _is_new(self, grant: Grant) -> bool:
@@ -226,16 +223,3 @@ class _Request:
         finally:
             listening.cancel()
             await asyncio.gather(listening, return_exceptions=True)
-
-
-async def _to_its_end(step: Coroutine[Any, Any, T]) -> T:
-    """Carry a step out; a cancellation that comes meanwhile is raised when it has ended.
-
-    So whoever undoes a half-done acquire knows that nothing of it is still on its way to the store.
-    """
-    task = asyncio.ensure_future(step)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise

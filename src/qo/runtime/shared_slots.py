@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from qo import chance
 from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
 from qo.ids import new_id
 from qo.job import Job
+from qo.runtime.timing import within
 from qo.runtime.trouble import Trouble
 from qo.settings import Settings
 
@@ -28,6 +30,8 @@ RENEWALS_PER_LEASE = 3
 LOOKS_PER_LEASE = 30
 LOOK_AGAIN_SECONDS = 1.0
 HOLDER_CHARACTERS = 100
+START_SECONDS = 5.0
+"""How long the start of a worker waits for the bucket. After that it begins without, and tries again."""
 
 Held = dict[str, tuple[int, str]]
 """by group: the number of the slot, and the name it is held under"""
@@ -37,10 +41,17 @@ class SharedSlots:
     """`wanted`, `take` and `give_back` are called in the worker's loop, `keep` in that of its heartbeat."""
 
     def __init__(
-        self, bucket: BucketSlots, groups: Mapping[str, int | None], *, worker: str, lease_seconds: float
+        self,
+        open_bucket: Callable[[], Awaitable[BucketSlots]],
+        groups: Mapping[str, int | None],
+        *,
+        worker: str,
+        lease_seconds: float,
     ) -> None:
-        """`groups` with the limit of each, None where the bucket has one."""
-        self._bucket = bucket
+        """`open_bucket` is called until it succeeds; `groups` with the limit of each, None where the bucket has one."""
+        self._open_bucket = open_bucket
+        self._opening = asyncio.Lock()
+        self._bucket: BucketSlots | None = None
         self._groups = groups
         self._worker = worker
         self._lease_seconds = lease_seconds
@@ -52,28 +63,46 @@ class SharedSlots:
 
     @classmethod
     async def open(cls, settings: Settings, *, worker: str) -> Self | None:
-        """None where no group is kept elsewhere. Raises SettingsError for a group without any limit."""
+        """None where no group is kept elsewhere. A bucket that cannot be used for now is tried again with every job
+        that needs it, so that other jobs go on. Raises SettingsError for a wrong url, and for a group without any limit
+        if the bucket could be asked for it."""
         concurrency = settings.concurrency
         if concurrency.store is None or not concurrency.shared_groups:
             return None
         from qo.store.bucket import BucketSlots
 
-        bucket = await BucketSlots.open(concurrency.store)
+        groups = {group: concurrency.limits.get(group) for group in concurrency.shared_groups}
+        lease_seconds = concurrency.default_lease_duration_secs
+        shared = cls(partial(BucketSlots.open, concurrency.store), groups, worker=worker, lease_seconds=lease_seconds)
         try:
-            groups = {group: concurrency.limits.get(group) for group in concurrency.shared_groups}
-            for group, limit in groups.items():
-                if limit is None and await bucket.limit(group) is None:
-                    raise SettingsError(
-                        f"concurrency.shared_groups has {group!r}, which has no limit; give it one under "
-                        f"[concurrency.limits], or with qo concurrency set {group} --limit N on the bucket."
-                    )
+            if not await within(START_SECONDS, shared._check_limits()):
+                shared._unreachable.tell(StoreUnavailable(f"No answer from the bucket in {START_SECONDS:g} seconds."))
+        except StoreUnavailable as error:
+            shared._unreachable.tell(error)
         except BaseException:
-            await bucket.close()
+            await shared.close()
             raise
-        return cls(bucket, groups, worker=worker, lease_seconds=concurrency.default_lease_duration_secs)
+        return shared
+
+    async def _check_limits(self) -> None:
+        bucket = await self._reached()
+        for group, limit in self._groups.items():
+            if limit is None and await bucket.limit(group) is None:
+                raise SettingsError(
+                    f"concurrency.shared_groups has {group!r}, which has no limit; give it one under "
+                    f"[concurrency.limits], or with qo concurrency set {group} --limit N on the bucket."
+                )
+
+    async def _reached(self) -> BucketSlots:
+        """The bucket, opened now if it could not be before. Raises StoreUnavailable."""
+        async with self._opening:
+            if self._bucket is None:
+                self._bucket = await self._open_bucket()
+            return self._bucket
 
     async def close(self) -> None:
-        await self._bucket.close()
+        if self._bucket is not None:
+            await self._bucket.close()
 
     def wanted(self, job: Job) -> tuple[str, ...]:
         return tuple(group for group in job.groups if group in self._groups)
@@ -82,11 +111,23 @@ class SharedSlots:
         """One slot of each wanted group, all or nothing. The group of which there was none, if any."""
         name = f"{job.id[:HOLDER_CHARACTERS]}:{new_id()}"
         held: Held = {}
+        try:
+            full = await self._take_each(job, name, held)
+        except BaseException:
+            await self._release(held)  # also when cancelled: nobody else knows of them
+            raise
+        if full is None:
+            self._held[token] = held
+        else:
+            await self._release(held)
+        return full
+
+    async def _take_each(self, job: Job, name: str, held: Held) -> str | None:
+        """One group after another, noted in `held`. The first of which there was no slot, if any."""
         for group in self.wanted(job):
             try:
-                number = await self._bucket.try_acquire(
-                    group, self._groups[group], name, self._worker, self._lease_seconds
-                )
+                bucket = await self._reached()
+                number = await bucket.try_acquire(group, self._groups[group], name, self._worker, self._lease_seconds)
                 self._unreachable.over()
             except (StoreUnavailable, InvalidValue) as error:
                 # Also a limit that somebody has removed: the job waits until there is one again.
@@ -94,11 +135,9 @@ class SharedSlots:
                 number = None
             if number is None:
                 self._refused[group] = self._refused.get(group, 0) + 1
-                await self._release(held)
                 return group
             held[group] = number, name
             self._refused.pop(group, None)
-        self._held[token] = held
         return None
 
     def pause_seconds(self, group: str) -> float:
@@ -112,9 +151,12 @@ class SharedSlots:
             await self._release(held)
 
     async def _release(self, held: Held) -> None:
+        if not held:
+            return
+        bucket = await self._reached()
         for group, (number, name) in held.items():
             try:
-                await self._bucket.release(group, number, name)
+                await bucket.release(group, number, name)
             except StoreUnavailable as error:
                 log.warning(
                     "slot %d of %s could not be given back and runs out with its lease: %s", number, group, error
@@ -127,12 +169,19 @@ class SharedSlots:
             while True:
                 # Apart from the renewals: a bucket that does not answer must not keep a holder from hearing of it.
                 await asyncio.sleep(min(LOOK_AGAIN_SECONDS, self._lease_seconds / LOOKS_PER_LEASE))
-                for token, held in tuple(self._held.items()):
-                    if not all(self._bucket.still_held(group, number, name) for group, (number, name) in held.items()):
-                        lost(token)
+                for token in self._lost():
+                    lost(token)
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
+
+    def _lost(self) -> list[str]:
+        bucket = self._bucket
+        return [
+            token
+            for token, held in tuple(self._held.items())
+            if bucket is None or not all(bucket.still_held(group, *slot) for group, slot in held.items())
+        ]
 
     async def _renew_on(self) -> None:
         trouble = Trouble("slots in the bucket cannot be renewed for now")
@@ -153,5 +202,7 @@ class SharedSlots:
                 pause_seconds = every_seconds
 
     async def _renew_all(self) -> None:
-        slots = [(group, *slot) for held in tuple(self._held.values()) for group, slot in held.items()]
-        await asyncio.gather(*(self._bucket.renew(group, number, name) for group, number, name in slots))
+        bucket = self._bucket
+        if bucket is not None:
+            slots = [(group, *slot) for held in tuple(self._held.values()) for group, slot in held.items()]
+            await asyncio.gather(*(bucket.renew(group, number, name) for group, number, name in slots))

@@ -1,10 +1,12 @@
-"""Waiting with an end."""
+"""Waiting with an end, and to the end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, object]) -> bool:
@@ -17,3 +19,16 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, object]) -> bo
             raise  # the work's own
         return False
     return True
+
+
+async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
+    """Carry a step out; a cancellation that comes meanwhile is raised when it has ended.
+
+    So a caller that undoes a half-done step knows that nothing of it is still on its way to the store.
+    """
+    task = asyncio.ensure_future(step)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

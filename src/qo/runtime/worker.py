@@ -279,7 +279,7 @@ class Worker:
             lease,
             self._tasks[lease.task],
             self.queue.settings,
-            advance=self._advancing.send,
+            advance=self._report,
             renew=self._store.renew,
             ended=self._ended,
         )
@@ -287,6 +287,13 @@ class Worker:
         self._exchange.tell_of(execution)
         if self._heartbeat is not None:
             self._heartbeat.hold(execution)
+
+    async def _report(self, advance: Advance) -> Held:
+        try:
+            return await self._advancing.send(advance)
+        except BaseException:
+            self._changed.set()  # the store may not know that the job runs: the next round trip tells it
+            raise
 
     def _ended(self, execution: Execution, outcome: Outcome | None) -> None:
         del self._running[execution.lease.token]

@@ -43,6 +43,8 @@ steady      Spans (`delay_ms`, `retry_after_ms`, closed groups) end on steady ti
             A fall is more than L back from the time noted before. It counts neither in steady nor in counted time.
             Times that a caller gave are times on the store's clock, whatever it does.
 refunds     See `cancel`.
+order       Operations that one event loop begins take effect in that order, also when nobody waits for their answers
+            any more; only `renew` may come earlier. A cancelled one takes effect in its place, or not at all.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ class Holdings:
         holder: str,
         worker_id: str | None,
         lease_seconds: float,
+        limit: int | None,
     ) -> bool:
         """Take a slot that is free, run out or the holder's own, if it is still as it was seen. None: never taken."""
         sent_at = self._clock()
@@ -59,10 +60,11 @@ class Holdings:
             renewals=0,
             expires_at=self._in(lease_seconds),
             mark=new_mark(),
+            limit=limit,
         )
         if own is not None and seen is not None and own.token == seen.record.token and own.still_held(sent_at):
             record = self._prolonged(
-                msgspec.structs.replace(seen.record, worker_id=worker_id, lease_seconds=lease_seconds),
+                msgspec.structs.replace(seen.record, worker_id=worker_id, lease_seconds=lease_seconds, limit=limit),
                 max(lease_seconds, own.ends_at - sent_at),
             )
         outcome = await self._write(group, slot_id, record, expected=None if seen is None else seen.stored)

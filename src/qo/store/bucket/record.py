@@ -29,6 +29,8 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_at: datetime
     """by the clock of whoever wrote this: for people to read, compared with nothing"""
     mark: str
+    limit: int | None = None
+    """The limit that the holder gave when it took the slot. A limit that was set on the group counts instead."""
 
 
 class LimitRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):

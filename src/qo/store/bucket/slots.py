@@ -190,12 +190,16 @@ class BucketSlots:
 
     async def get_status(self, group: str) -> GroupStatus:
         """Who holds what, less those that this process has seen unchanged for a lease. `expires_at` is what the
-        holders' own clocks said."""
+        holders' own clocks said. Where no limit was set, it is the one that the newest holder gave."""
         check_group(group)
         view = await self._watch.look(group)
         slots = tuple(_slot_info(slot_id, view.slots[slot_id].record) for slot_id in sorted(view.held(self._clock())))
-        source = None if view.limit is None else Source.OPERATOR
-        return GroupStatus(group=group, limit=view.limit, source=source, active=len(slots), slots=slots)
+        limit, source = view.limit, Source.OPERATOR
+        if limit is None:
+            limit, source = view.given_limit(), Source.TASK
+        return GroupStatus(
+            group=group, limit=limit, source=None if limit is None else source, active=len(slots), slots=slots
+        )
 
     async def groups(self) -> list[str]:
         """The names of all groups of which there is anything here, in order. One request for a thousand of them.
@@ -253,7 +257,13 @@ class BucketSlots:
                 for slot_id in own or self._candidates(group, view, limit):
                     seen = view.slots.get(slot_id)
                     if await self._holdings.take(
-                        group, slot_id, seen, holder=holder, worker_id=worker_id, lease_seconds=lease_seconds
+                        group,
+                        slot_id,
+                        seen,
+                        holder=holder,
+                        worker_id=worker_id,
+                        lease_seconds=lease_seconds,
+                        limit=limit,
                     ):
                         return Acquired(slot_id, fresh=not own)
                 if not own:

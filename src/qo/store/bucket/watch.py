@@ -35,6 +35,11 @@ class View(NamedTuple):
     limit: int | None
     slots: dict[int, SlotSeen]
 
+    def given_limit(self) -> int | None:
+        """The limit that the newest holder gave, whether or not it still holds its slot."""
+        newest = max(self.slots.values(), key=lambda slot: slot.record.token, default=None)
+        return None if newest is None else newest.record.limit
+
     def held(self, now: float) -> list[int]:
         return [slot_id for slot_id, slot in self.slots.items() if slot.held(now)]
 
