@@ -144,7 +144,9 @@ class Reads(Upkeep):
         )
 
     def phase(self, parent: str, phase: int) -> JobRow | None:
-        return next((job for job in self.jobs_of_parent(parent) if job.phase == phase), None)
+        """The newest of them: those before it, if any, were cancelled."""
+        found = [job for job in self.jobs_of_parent(parent) if job.phase == phase]
+        return max(found, key=lambda job: job.number, default=None)
 
     def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
         held = [lease for _, lease in sorted(self.state.leases.items()) if lease.is_job]

@@ -14,6 +14,8 @@ from qo.policy.ordering import parse_priority
 from qo.settings import Settings, Tier
 
 LONGEST_SPAN_SECS = 100 * 366 * 86_400
+CAPPED_DELAY_MS = 60_000
+"""A submit that is delayed by less than this counts as joining the line now when the cap is looked at."""
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):

@@ -115,7 +115,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     run_at_ms: int | None = None
     quota_jitter_ms: int = 0
     cap: int | None = None
-    """refuse when so many are in line and this one would join it now"""
+    """refuse when so many are in line and this one would join it now, or in less than `policy.admission.CAPPED_DELAY_MS`"""
     max_attempts: int | None = None
     """None: decided when it first starts, by what the most recently started worker says of the task"""
     timeout_ms: int | None = None
@@ -441,4 +441,4 @@ class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: str
     priority: int
     jobs: tuple[Job, ...]
-    """its phases by number, then its jobs without a phase by submission"""
+    """Its phases by number, of one number the cancelled ones first, then its jobs without a phase by submission."""

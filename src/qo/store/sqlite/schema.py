@@ -251,7 +251,14 @@ AUDIT_COUNTER = """
 INSERT INTO counter SELECT 'last_audit', max(id) FROM audit HAVING count(*) > 0;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER)
+# A cancelled phase can be submitted again, so that a phase is unique only among the others.
+PHASES_AGAIN = """
+DROP INDEX job_parent;
+CREATE INDEX job_parent ON job (parent, phase, number) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX job_phase ON job (parent, phase) WHERE phase IS NOT NULL AND state <> 'cancelled';
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, PHASES_AGAIN)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:
