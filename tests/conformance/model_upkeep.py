@@ -135,16 +135,17 @@ class Upkeep(Admission):
         def due(job: JobRow) -> int:
             return sum(job.confirmation_required_at + age <= now for age in ages)
 
-        portion, _ = self.portion_of([job for job in self.confirming() if due(job) > job.reminded])
-        for job in portion:
-            job.reminded = due(job)
+        numbered = [(job, number) for job in self.confirming() for number in range(job.reminded + 1, due(job) + 1)]
+        portion, _ = self.portion_of(numbered)
+        for job, number in portion:
+            job.reminded = number
         return tuple(
             Reminder(
                 job_id=job.id,
-                number=job.reminded,
+                number=number,
                 confirmation_required_at=moment(job.confirmation_required_at),
             )
-            for job in portion
+            for job, number in portion
         )
 
     # --- retention --------------------------------------------------------------------------------------------

@@ -360,7 +360,7 @@ class Store(Reading, Protocol):
 
     async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:
         """Reminders now due for confirming jobs, one portion, longest waiting first, each handed out once ever.
-        Of several that are due for a job only the last is given."""
+        Several that are due for one job come together, in their order."""
         ...
 
     async def forget(
