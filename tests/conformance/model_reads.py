@@ -55,6 +55,7 @@ class Reads(Upkeep):
             position=self.rank(row) if row.state is State.QUEUED else None,
             position_original=row.position_original,
             iterations=row.iterations,
+            iterations_batch=row.iterations_batch,
             iterations_granted=row.iterations_granted,
             iterations_max=row.iterations_max,
             progress=row.progress,

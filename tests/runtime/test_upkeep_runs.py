@@ -162,7 +162,7 @@ async def test_unconfirmed_for_24_hours_fails_and_can_be_retried(
 
     assert (before, after.state) == (State.CONFIRMING, State.FAILED)
     assert after.error is not None
-    assert after.error.message == "Nobody confirmed within 24 hours, so it was stopped. Retry it to go on."
+    assert after.error.message == "Nobody confirmed within 24 hours, so it was stopped. Retry it to be asked again."
     assert (await clocked.retry(job_id)).state is State.QUEUED
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from qo.job import HELD, Job, State
+from qo.policy.confirming import will_ask
 from qo.policy.ordering import PRIORITY_NAMES
 from qo.policy.words import clock_time, span
 
@@ -14,7 +15,8 @@ NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
 
 def told(job: Job) -> str:
     """`build 01J… is #3 in line.`"""
-    return f"{job.task} {job.id} {where(job)}."
+    asks = will_ask(job) if job.state is State.QUEUED else None
+    return f"{job.task} {job.id} {where(job)}.{'' if asks is None else f' {asks}.'}"
 
 
 def where(job: Job) -> str:

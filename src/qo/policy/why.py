@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from qo.job import ENDED, Job, State
+from qo.policy.confirming import message_now
 from qo.policy.words import clock_time, counted, span
 
 NAMED_AT_MOST = 3
@@ -84,7 +85,8 @@ def _sentence(facts: Facts) -> str:
     if job.state in ENDED:
         return f"It has ended: {job.state.value}."
     if job.state is State.CONFIRMING:
-        asked = "" if job.message is None else f' "{job.message}"'
+        message = message_now(job)
+        asked = "" if message is None else f' "{message}"'
         return f"It waits for a person to confirm{asked}."
     if job.state is State.SCHEDULED:
         assert job.run_at is not None

@@ -17,11 +17,11 @@ import msgspec
 
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
+from qo.policy.confirming import question
 from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
-from qo.policy.words import counted
 from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
 from qo.runtime.failure import report_failure
 from qo.runtime.task import PayloadMismatch, Task
@@ -186,7 +186,7 @@ class Execution:
             case LeaseLost() if self.context.lost:
                 return None
             case ConfirmationNeeded():
-                return self._outcome_of(State.CONFIRMING, message=self._question())
+                return self._outcome_of(State.CONFIRMING, message=question(self.lease.job) or "Continue?")
             case Retry():
                 after_ms = None if error.after is None else round(error.after.total_seconds() * 1000)
                 return self._try_again(report_failure(error, self.lease.job, self.lease.payload), after_ms=after_ms)
@@ -238,15 +238,6 @@ class Execution:
             for quick, first in names
             for name, weight in ((quick, estimate.newest_weight), (steady(quick), STEADY_WEIGHT))
         )
-
-    def _question(self) -> str:
-        """What a person is asked: the next batch of the tier, as far as the hard cap allows it."""
-        job = self.lease.job
-        tier = None if job.tier is None else self._settings.tiers.get(job.tier)
-        if tier is None or job.iterations_granted is None or job.iterations_max is None:
-            return "Continue?"
-        batch = min(tier.iterations, job.iterations_max - job.iterations_granted)
-        return f"Continue for {counted(batch, 'more iteration')}"
 
     # --- to the store -----------------------------------------------------------------------------------------
 

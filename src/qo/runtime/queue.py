@@ -12,11 +12,14 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, overload
 
+import msgspec
+
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
+from qo.policy.confirming import message_now
 from qo.policy.days import day_of, midnight
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
@@ -219,7 +222,8 @@ class Queue:
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
-        return await self.store.parent(parent)
+        found = await self.store.parent(parent)
+        return msgspec.structs.replace(found, jobs=tuple(await self._all_presented(found.jobs)))
 
     async def workers(self) -> list[WorkerInfo]:
         """The live workers, by name."""
@@ -429,7 +433,7 @@ class Queue:
 
 
 def _present(job: Job, cursor: int) -> Event:
-    detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
+    detail = {PRESENT: True, "status": job.status, "position": job.position, "message": message_now(job)}
     return Event(id=cursor, at=datetime.now(UTC), kind=job.state.value, subject=job.id, detail=detail)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from qo.errors import QoError
 from qo.job import JobError
+from qo.policy.confirming import message_now
 from qo.runtime.notifier import Notice, Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
@@ -67,7 +68,7 @@ class Upkeep:
         if queue.aging_period_secs:
             await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
         hours = confirmation.expires_after_hours
-        error = JobError(message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to go on.")
+        error = JobError(message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to be asked again.")
         await _to_the_end(lambda: self._store.fail_unconfirmed(after_ms=round(hours * HOUR_MS), error=error))
         await self.remind()
         await _to_the_end(
@@ -88,13 +89,14 @@ class Upkeep:
 
     async def _notice(self, reminder: Reminder) -> Notice:
         job = await self._store.job(reminder.job_id)
+        question = message_now(job) or ""
         hours = self._settings.confirmation.reminders_after_hours[reminder.number - 1]
         return Notice(
             kind="confirmation_reminder",
             job_id=job.id,
             task=job.task,
             user=job.user,
-            message=f"{job.task} has waited {hours:g} hours for a confirmation. {job.message or ''}".strip(),
+            message=f"{job.task} has waited {hours:g} hours for a confirmation. {question}".strip(),
             at=reminder.confirmation_required_at,
             detail={"number": reminder.number},
         )
