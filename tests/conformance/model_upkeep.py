@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model_admission import DAY_MS, Admission
 from model_line import MINUTE_MS
@@ -84,7 +84,10 @@ class Upkeep(Admission):
     def end_lease(self, lease: LeaseRow, reason: str, now: int) -> JobRow | None:
         """Free all its slots. A job is cancelled, failed, or returned here to come back."""
         del self.state.leases[lease.token]
-        self.tell(LEASE_LOST, lease.holder, {"token": str(lease.token), "reason": reason}, now)
+        detail: dict[str, Any] = {"token": str(lease.token), "reason": reason}
+        if freed := sorted(self.limited_slots(lease)):
+            detail["groups"] = freed
+        self.tell(LEASE_LOST, lease.holder, detail, now)
         if not lease.is_job:
             return None
         job = self.state.jobs[lease.holder]

@@ -343,7 +343,8 @@ class Store(Reading, Protocol):
         gone; a job is cancelled if that was wanted, failed if its attempts are spent, else back in line; due
         jobs join the line. Jobs come back before any due one joins, and after all slots are free.
         Answers the ids of jobs whose lease was over and of those that joined.
-        Events: lease_lost and the new state; queued.
+        Events: lease_lost (with the `groups` that have a limit and in which it held a slot, by name, where there are
+        any) and the new state; queued.
         """
         ...
 
