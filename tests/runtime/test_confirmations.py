@@ -67,7 +67,7 @@ async def test_a_reminder_asks_what_a_confirmation_grants_when_it_is_sent(queue:
     await queue.set_tier("ada", "cto_scale")
     sent = Sent()
 
-    upkeep = Upkeep(in_hours(queue, 12), lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+    upkeep = Upkeep(in_hours(queue, 12), lease_ms=300_000, notifier=sent, cursor=0)  # type: ignore[arg-type]
     await upkeep.tend()
 
     assert [notice.message for notice in sent.notices] == [
@@ -79,7 +79,7 @@ async def test_reminders_that_are_due_together_are_sent_once_each_in_order(queue
     await run_one(queue, worker, "improve", user="ada", tier="bootstrapper")
     sent = Sent()
 
-    upkeep = Upkeep(in_hours(queue, 23.5), lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+    upkeep = Upkeep(in_hours(queue, 23.5), lease_ms=300_000, notifier=sent, cursor=0)  # type: ignore[arg-type]
     await upkeep.tend()
     await upkeep.tend()
 
@@ -90,7 +90,7 @@ async def test_a_job_that_nobody_confirmed_says_when_it_is_retried_that_it_asks_
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
     job = await run_one(queue, worker, "improve", user="ada", tier="bootstrapper")
-    await Upkeep(in_hours(queue, 24), lease_ms=300_000, notifier=Sent()).tend()  # type: ignore[arg-type]
+    await Upkeep(in_hours(queue, 24), lease_ms=300_000, notifier=Sent(), cursor=0).tend()  # type: ignore[arg-type]
     failed = await queue.get(job.id)
 
     retried = await queue.retry(job.id)

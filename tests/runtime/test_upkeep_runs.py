@@ -84,7 +84,7 @@ def sent() -> Sent:
 
 @pytest.fixture
 def upkeep(clocked: qo.Queue, sent: Sent) -> Upkeep:
-    return Upkeep(clocked, lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+    return Upkeep(clocked, lease_ms=300_000, notifier=sent, cursor=0)  # type: ignore[arg-type]
 
 
 async def confirming(queue: qo.Queue) -> str:
@@ -101,7 +101,7 @@ async def test_reminders_go_out_at_12_and_23_hours_once_each_whatever_the_number
     clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep, sent: Sent
 ) -> None:
     job_id = await confirming(clocked)
-    other_worker = Upkeep(clocked, lease_ms=300_000, notifier=sent)  # type: ignore[arg-type]
+    other_worker = Upkeep(clocked, lease_ms=300_000, notifier=sent, cursor=0)  # type: ignore[arg-type]
     numbers = []
     for minutes in range(0, 24 * 60, 30):
         clock.now = NOW + minutes * MINUTE_MS
@@ -195,7 +195,7 @@ async def test_of_who_did_what_the_newest_entries_are_kept(clocked: qo.Queue, se
     clocked.settings = msgspec.structs.replace(clocked.settings, queue=few)
     for slots, by in enumerate(("ann", "ben", "cid")):
         await clocked.set_limit("gpu", slots, by=by)
-    await Upkeep(clocked, lease_ms=300_000, notifier=sent).tend()  # type: ignore[arg-type]
+    await Upkeep(clocked, lease_ms=300_000, notifier=sent, cursor=0).tend()  # type: ignore[arg-type]
 
     kept = {"sql": ["cid", "ben"], "redis": ["cid"]}[clocked.store.kind]
     assert [entry.by for entry in await clocked.audit()] == kept

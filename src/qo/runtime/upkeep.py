@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from qo.errors import QoError
 from qo.job import JobError
 from qo.policy.confirming import message_now
+from qo.runtime.cleaned import CleanedSlots
 from qo.runtime.notifier import Notice, Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
@@ -28,13 +29,14 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Upkeep:
-    """`run` goes on until it is cancelled."""
+    """`run` goes on until it is cancelled. `cursor` is that of the feed before the worker's first claim."""
 
-    def __init__(self, queue: Queue, *, lease_ms: int, notifier: Notifier) -> None:
+    def __init__(self, queue: Queue, *, lease_ms: int, notifier: Notifier, cursor: int) -> None:
         self._store = queue.store
         self._settings = queue.settings
         self._lease_ms = lease_ms
         self._notifier = notifier
+        self._cleaned = CleanedSlots(queue.store, cursor)
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -58,6 +60,7 @@ class Upkeep:
     async def catch_up(self) -> None:
         """Recover leases that ran out and let due jobs join. A claim does it too, but a full worker claims nothing."""
         await _to_the_end(lambda: self._store.catch_up(lease_ms=self._lease_ms))
+        await self._cleaned.tell()
 
     async def tend(self) -> None:
         """Aging, confirmations, reminders and retention."""

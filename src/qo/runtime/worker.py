@@ -310,9 +310,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._exchange = self._new_exchange()
         try:
-            async with self._sharing(), self._registered(), self._beating():
+            async with self._sharing(), self._registered(), self._beating() as cursor:
                 try:
-                    async with self._minding():
+                    async with self._minding(cursor):
                         yield
                 except asyncio.CancelledError:
                     self.stop_now()
@@ -358,24 +358,27 @@ class Worker:
                 await self._shared.close()
 
     @asynccontextmanager
-    async def _beating(self) -> AsyncIterator[None]:
+    async def _beating(self) -> AsyncIterator[int]:
+        """Answers the cursor of the feed before the first claim."""
+        cursor = await self._store.newest_event()
         self._heartbeat = Heartbeat(
             self._store,
             self._registration(),
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
-            cursor=await self._store.newest_event(),
+            cursor=cursor,
             shared=self._shared,
         )
         self._heartbeat.start()
         try:
-            yield
+            yield cursor
         finally:
             await self._heartbeat.stop()
 
     @asynccontextmanager
-    async def _minding(self) -> AsyncIterator[None]:
-        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=Notifier(self.queue.settings.notify))
+    async def _minding(self, cursor: int) -> AsyncIterator[None]:
+        notifier = Notifier(self.queue.settings.notify)
+        upkeep = Upkeep(self.queue, lease_ms=self._lease_ms, notifier=notifier, cursor=cursor)
         background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
         background += [asyncio.create_task(fire(entry, self.queue)) for entry in self._cron.values()]
         try:
