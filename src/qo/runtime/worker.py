@@ -27,8 +27,8 @@ from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.upkeep import Upkeep
-from qo.runtime.worker_log import log_start, told
-from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
+from qo.runtime.worker_log import log_end, log_start
+from qo.store.values import Advance, Claimed, Finished, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
 
@@ -57,6 +57,8 @@ class Worker:
         self._tasks: dict[str, Task] = {}
         self._cron: dict[str, CronEntry] = {}
         self._running: dict[str, Execution] = {}
+        self._ending: dict[str, str] = {}
+        """The tasks, by token, of runs that have ended and whose outcome the store does not know yet."""
         self._shared: SharedSlots | None = None
         self._admitting: dict[str, asyncio.Task[None]] = {}
         """claimed, and waiting for slots that are kept elsewhere"""
@@ -290,13 +292,19 @@ class Worker:
             self._releasing.add(release := asyncio.create_task(self._shared.give_back(execution.lease.token)))
             release.add_done_callback(self._releasing.discard)
         if outcome is not None:
+            self._ending[outcome.token] = execution.task.name
             self._exchange.give(outcome)
-            if log.isEnabledFor(logging.INFO):
-                log.info("%s %s: %s", execution.task.name, execution.lease.job_id, told(outcome))
         else:
             self._let_go(execution.lease.token)
             log.warning("%s", LeaseLost(execution.lease.job_id, execution.lease.token))
         self._changed.set()
+
+    def _settled(self, outcome: Outcome, finished: Finished) -> None:
+        """The store knows of it. A job that was handed back before it began has nothing to be told."""
+        self._let_go(outcome.token)
+        task = self._ending.pop(outcome.token, None)
+        if task is not None:
+            log_end(task, outcome, finished)
 
     def _let_go(self, token: str) -> None:
         if self._heartbeat is not None:
@@ -321,6 +329,7 @@ class Worker:
                     await self._drain()
         finally:
             self._loop = None
+            self._ending.clear()
             self._stopping = self._stopping_now = False
 
     def _new_exchange(self) -> Exchange:
@@ -333,7 +342,7 @@ class Worker:
             changed=self._changed,
             untaken=self._untaken_places,
             take=self._take,
-            let_go=self._let_go,
+            settled=self._settled,
         )
 
     @asynccontextmanager
