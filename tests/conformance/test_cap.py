@@ -35,6 +35,7 @@ from qo.store.values import Accepted, Limit, Refusal, RefusalReason, Source
 NEXT_MIDNIGHT = MIDNIGHT + DAY
 BEFORE_MIDNIGHT = NEXT_MIDNIGHT - 30 * SECOND
 
+
 async def test_a_submit_is_refused_when_so_many_are_in_line(store: Store) -> None:
     await submit_all(store, "abc", cap=3)
 

@@ -25,7 +25,8 @@ def where(job: Job) -> str:
         case State.QUEUED if job.position is not None:
             return f"is #{job.position} in line"
         case State.SCHEDULED if job.run_at is not None:
-            return f"is scheduled for {clock_time(job.run_at, now=datetime.now(UTC))}"
+            reason = ", because the daily quota is used up until then" if job.deferred else ""
+            return f"is scheduled for {clock_time(job.run_at, now=datetime.now(UTC))}{reason}"
         case State.WAITING if job.phase is not None:
             return f"waits for phase {job.phase - 1} of {job.parent}"
         case State.CONFIRMING:

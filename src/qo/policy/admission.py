@@ -46,7 +46,7 @@ def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
         limited_group=(group or new.task) if new.concurrency_limit is not None else None,
         run_at_ms=_run_at_ms(new, now_ms),
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
-        cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
+        cap=_cap(new, settings),
     )
 
 
@@ -92,6 +92,13 @@ def retry_after(*, over: int, average_seconds: float, places: int, step_seconds:
     """When to try again at a full line: its excess worked off, rounded up to the next step, never at once."""
     seconds = (over + 1) * average_seconds / max(places, 1)
     return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
+
+
+def _cap(new: New, settings: Settings) -> int | None:
+    # A delay of a minute is a little less than that when the store gets to see its end.
+    if new.delay is not None and milliseconds("delay", new.delay) >= CAPPED_DELAY_MS:
+        return None
+    return settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None
 
 
 def _run_at_ms(new: New, now_ms: int) -> int | None:

@@ -46,10 +46,7 @@ class CleanedSlots:
 
 def tell_of(events: Iterable[Event]) -> None:
     slots = Counter(
-        group
-        for event in events
-        if event.detail.get("reason") == "expired"
-        for group in event.detail.get("groups", ())
+        group for event in events if event.detail.get("reason") == "expired" for group in event.detail.get("groups", ())
     )
     by_number = sorted(slots.items(), key=lambda each: (-each[1], each[0]))
     for group, number in by_number[:GROUPS_TOLD_AT_MOST]:

@@ -37,7 +37,8 @@ class Exchange:
         settled: Callable[[Outcome, Finished], None],
     ) -> None:
         """`tasks` may still grow. `changed` is cleared when what was changed is about to be told. `untaken` is how many
-        of the places are not taken by a job; `take` gets what was claimed, `settled` each outcome and what the store made of it."""
+        of the places are not taken by a job; `take` gets what was claimed, `settled` each outcome and what the store
+        made of it."""
         self._store = store
         self._worker = worker
         self._tasks = tasks

@@ -214,9 +214,7 @@ class Execution:
                 return None
 
     def _report_request(self, error: BaseException, request: str, level: int, message: str | None = None) -> JobError:
-        return report_request(
-            error, self.lease.job, self.lease.payload, request=request, level=level, message=message
-        )
+        return report_request(error, self.lease.job, self.lease.payload, request=request, level=level, message=message)
 
     def _try_again(self, error: JobError, *, after_ms: int | None = None) -> Outcome:
         if after_ms is None:

@@ -274,7 +274,10 @@ class Queue:
         visible = None
         if for_user is not None:
             visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
-        return explain(facts_of(blockers, visible=visible))
+        quota = None
+        if blockers.job.deferred and blockers.job.user is not None:
+            quota = (await self.store.usage(blockers.job.user)).daily_quota
+        return explain(facts_of(blockers, visible=visible, daily_quota=quota))
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today; `tier` for a user who has none yet."""

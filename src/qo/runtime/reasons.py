@@ -10,7 +10,7 @@ from qo.policy.why import Blocked, Facts, Holder
 from qo.store.values import Blockers, GroupStatus
 
 
-def facts_of(blockers: Blockers, *, visible: Collection[str] | None) -> Facts:
+def facts_of(blockers: Blockers, *, visible: Collection[str] | None, daily_quota: int | None = None) -> Facts:
     """`visible` are the holders whose names the asker may see; None: all."""
     return Facts(
         job=blockers.job,
@@ -21,6 +21,7 @@ def facts_of(blockers: Blockers, *, visible: Collection[str] | None) -> Facts:
         waits_for_state=blockers.waits_for_state,
         has_worker=blockers.has_worker,
         now=datetime.now(UTC),
+        daily_quota=daily_quota,
     )
 
 

@@ -71,7 +71,9 @@ class Upkeep:
         if queue.aging_period_secs:
             await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
         hours = confirmation.expires_after_hours
-        error = JobError(message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to be asked again.")
+        error = JobError(
+            message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to be asked again."
+        )
         await _to_the_end(lambda: self._store.fail_unconfirmed(after_ms=round(hours * HOUR_MS), error=error))
         await self.remind()
         await _to_the_end(

@@ -115,7 +115,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     run_at_ms: int | None = None
     quota_jitter_ms: int = 0
     cap: int | None = None
-    """refuse when so many are in line and this one would join it now, or in less than `policy.admission.CAPPED_DELAY_MS`"""
+    """Refuse when so many are in line and this one would join it now or in less than CAPPED_DELAY_MS."""
     max_attempts: int | None = None
     """None: decided when it first starts, by what the most recently started worker says of the task"""
     timeout_ms: int | None = None
@@ -392,7 +392,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `ahead` counts the jobs in line before it; `groups` are those of its groups without room, gates included,
     in the order a claim looks at them; `waits_for` is the phase before it, with `waits_for_state` None when that
-    one is not submitted yet; `has_worker` tells whether a live worker handles its task.
+    one is not known (not submitted yet, or forgotten with its parent); `has_worker` tells whether a live worker
+    handles its task.
     """
 
     job: Job
