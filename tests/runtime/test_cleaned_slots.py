@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from clocked import ClockedStore
@@ -76,6 +77,21 @@ async def test_slots_that_another_step_swept_are_told_too(
 
     await workers[0].catch_up()
     await workers[1].catch_up()
+
+    assert cleaned(caplog) == ["cleaned 1 expired slot in group gpu"]
+
+
+async def test_swept_slots_are_told_on_a_store_that_takes_no_more_records(
+    queue: qo.Queue, clock: ClockedStore, workers: list[Upkeep], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def out_of_memory(*args: Any, **options: Any) -> bool:
+        raise qo.StoreUnavailable("Redis is out of memory")
+
+    clock.put_record = out_of_memory
+    await queue.set_limit("gpu", 3)
+    await hold(clock, queue, 1, "gpu")
+
+    await let_leases_end(clock, workers[:1])
 
     assert cleaned(caplog) == ["cleaned 1 expired slot in group gpu"]
 

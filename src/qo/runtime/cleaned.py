@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
+from qo.errors import StoreUnavailable
 from qo.event import LEASE_LOST, Event
 from qo.policy.words import counted
 from qo.store.base import Store
@@ -39,7 +40,12 @@ class CleanedSlots:
             record = await self._store.record(RECORD)
             told_until: int = record.value or 0
             new = [event for event in events if event.id > told_until]
-            if not new or await self._store.put_record(RECORD, new[-1].id, version=record.version):
+            try:
+                if not new or await self._store.put_record(RECORD, new[-1].id, version=record.version):
+                    return new
+            except StoreUnavailable:
+                # A Redis server whose memory is full takes no records, and ends leases all the same. Several workers
+                # may tell of them then, which is better than none.
                 return new
         return []
 

@@ -96,9 +96,8 @@ class Store(Reading, Protocol):
         `limits` are set like `set_limits`, before the job enters the line; those that a stronger source
         keeps out are in `ignored`. A limit of source SUBMIT is set only where there is none.
 
-        A phase is its newest job: those before it were cancelled.
-        The job is `waiting` while the phase before it has not succeeded, else `scheduled` while `run_at` is
-        ahead, else it joins the line. A parent is created with its first job's priority.
+        The job is `waiting` while the phase before it has not succeeded (of a phase the newest job counts), else
+        `scheduled` while `run_at` is ahead, else it joins the line. A parent is created with its first job's priority.
         Events: the job's state. Audit: "submit" where `by` is given.
         """
         ...
@@ -343,8 +342,7 @@ class Store(Reading, Protocol):
         gone; a job is cancelled if that was wanted, failed if its attempts are spent, else back in line; due
         jobs join the line. Jobs come back before any due one joins, and after all slots are free.
         Answers the ids of jobs whose lease was over and of those that joined.
-        Events: lease_lost (with the `groups` that have a limit and in which it held a slot, by name, where there are
-        any) and the new state; queued.
+        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; queued.
         """
         ...
 
