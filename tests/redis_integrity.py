@@ -180,10 +180,18 @@ class _Indexes:
     def add_child(self, row: JobRow) -> None:
         self.put(f"children:{row.parent}", row.number, int(row.number))
         if row.phase is not None:
-            self.put(f"phases:{row.parent}", str(row.phase), row.number)
+            self.add_phase(row)
         if row.state in ENDED:
             self.put(f"endings:{row.parent}", row.number, row.finished_at)
         self.count("unfinished", str(row.parent), row.state not in ENDED)
+
+    def add_phase(self, row: JobRow) -> None:
+        """The newest job of a phase counts; all those before it were cancelled."""
+        phases = self.by_name.setdefault(f"phases:{row.parent}", {})
+        *older, newest = sorted({row.number, phases.get(str(row.phase), row.number)})
+        phases[str(row.phase)] = newest
+        if older and self.keys["jobs"][older[0]].state != State.CANCELLED:
+            self.clashes.append(f"  'phases:{row.parent}': {row.phase} is claimed by {older[0]!r} and by {newest!r}")
 
     def add_candidate(self, task: str, parked: str | None, member: str, key: int | None) -> None:
         if parked is None:

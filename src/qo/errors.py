@@ -116,7 +116,8 @@ class PhaseTaken(SubmitRefused):
 
     def __init__(self, parent: str, phase: int, job_id: str) -> None:
         super().__init__(
-            f"Phase {phase} of parent {parent!r} is already job {job_id!r}; submit with that id, or name another phase."
+            f"Phase {phase} of parent {parent!r} is already job {job_id!r}; submit with that id, "
+            "name another phase, or cancel that job first."
         )
 
 

@@ -102,6 +102,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     usage: Usage | None = None
     estimate: Estimate | None = None
     iterations: int = 0
+    iterations_batch: int | None = None
+    """How many more a confirmation grants, as far as `iterations_max` allows."""
     iterations_granted: int | None = None
     iterations_max: int | None = None
     progress: Progress | None = None

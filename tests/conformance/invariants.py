@@ -16,7 +16,7 @@ Snapshot = dict[str, Any]
 
 
 def broken_invariants(snapshot: Snapshot) -> list[str]:
-    checks = (all_or_nothing, one_owner, open_index, conservation, free_deferral, slot_numbers)
+    checks = (all_or_nothing, one_owner, open_index, conservation, free_deferral, slot_numbers, one_job_a_phase)
     return [sentence for check in checks for sentence in check(snapshot)]
 
 
@@ -133,3 +133,12 @@ def slot_numbers(snapshot: Snapshot) -> Iterator[str]:
     for group, taken in snapshot["slots"].items():
         if any(number < 0 for number in taken):
             yield f"slots: {group} has a negative number, {sorted(taken)}"
+
+
+def one_job_a_phase(snapshot: Snapshot) -> Iterator[str]:
+    """A phase of a parent is one job, beside those that were cancelled before it was submitted again."""
+    jobs = [row["job"] for row in snapshot["jobs"].values()]
+    taken = Counter((job.parent, job.phase) for job in jobs if job.phase is not None and job.state != State.CANCELLED)
+    for (parent, phase), number in taken.items():
+        if number > 1:
+            yield f"phases: {number} jobs are phase {phase} of {parent}"

@@ -55,6 +55,7 @@ class Reads(Upkeep):
             position=self.rank(row) if row.state is State.QUEUED else None,
             position_original=row.position_original,
             iterations=row.iterations,
+            iterations_batch=row.iterations_batch,
             iterations_granted=row.iterations_granted,
             iterations_max=row.iterations_max,
             progress=row.progress,
@@ -144,7 +145,9 @@ class Reads(Upkeep):
         )
 
     def phase(self, parent: str, phase: int) -> JobRow | None:
-        return next((job for job in self.jobs_of_parent(parent) if job.phase == phase), None)
+        """The newest of them: those before it, if any, were cancelled."""
+        found = [job for job in self.jobs_of_parent(parent) if job.phase == phase]
+        return max(found, key=lambda job: job.number, default=None)
 
     def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
         held = [lease for _, lease in sorted(self.state.leases.items()) if lease.is_job]

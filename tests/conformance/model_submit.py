@@ -10,6 +10,7 @@ from model_state import JobRow
 from model_step import Steps, step
 
 from qo.job import State
+from qo.policy.admission import CAPPED_DELAY_MS
 from qo.policy.ordering import NORMAL
 from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
 
@@ -28,7 +29,7 @@ class Submitting(Steps):
             return self.accepted(known, now, known=True)
         if submission.phase is not None:
             taken_by = self.phase(submission.parent, submission.phase)
-            if taken_by is not None:
+            if taken_by is not None and taken_by.state is not State.CANCELLED:
                 return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by.id)
         before = self.state.copy()
         changes_standing = self.changes_standing(submission)
@@ -37,9 +38,8 @@ class Submitting(Steps):
             user, standing, project = submission.user, submission.standing, submission.project
             ignored += self.apply_standing(user, standing, pinned=False, project=project, now=now)
         job = self.new_job(submission, now)
-        joins_now = self.next_state(job, now) is State.QUEUED
         in_line = self.waiting_count()
-        if joins_now and submission.cap is not None and in_line >= submission.cap:
+        if self.joins_soon(job, now) and submission.cap is not None and in_line >= submission.cap:
             self.state = before
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=in_line, cap=submission.cap)
         if not changes_standing:
@@ -130,6 +130,12 @@ class Submitting(Steps):
             if before is None or before.state is not State.SUCCEEDED:
                 return State.WAITING
         return State.SCHEDULED if self.has_to_wait(job, now) else State.QUEUED
+
+    def joins_soon(self, job: JobRow, now: int) -> bool:
+        """Whether the cap counts: a job that is deferred or waits for a phase is never refused."""
+        state = self.next_state(job, now)
+        is_short_delay = job.run_at is not None and job.run_at < now + CAPPED_DELAY_MS and not job.deferred
+        return state is State.QUEUED or (state is State.SCHEDULED and is_short_delay)
 
     def accept(self, job: JobRow, now: int) -> None:
         job.state = self.next_state(job, now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from model_admission import DAY_MS, Admission
 from model_line import MINUTE_MS
@@ -87,7 +87,10 @@ class Upkeep(Admission):
     def end_lease(self, lease: LeaseRow, reason: str, now: int) -> JobRow | None:
         """Free all its slots. A job is cancelled, failed, or returned here to come back."""
         del self.state.leases[lease.token]
-        self.tell(LEASE_LOST, lease.holder, {"token": str(lease.token), "reason": reason}, now)
+        detail: dict[str, Any] = {"token": str(lease.token), "reason": reason}
+        if freed := sorted(self.limited_slots(lease)):
+            detail["groups"] = freed
+        self.tell(LEASE_LOST, lease.holder, detail, now)
         if not lease.is_job:
             return None
         job = self.state.jobs[lease.holder]
@@ -138,16 +141,17 @@ class Upkeep(Admission):
         def due(job: JobRow) -> int:
             return sum(job.confirmation_required_at + age <= now for age in ages)
 
-        portion, _ = self.portion_of([job for job in self.confirming() if due(job) > job.reminded])
-        for job in portion:
-            job.reminded = due(job)
+        numbered = [(job, number) for job in self.confirming() for number in range(job.reminded + 1, due(job) + 1)]
+        portion, _ = self.portion_of(numbered)
+        for job, number in portion:
+            job.reminded = number
         return tuple(
             Reminder(
                 job_id=job.id,
-                number=job.reminded,
+                number=number,
                 confirmation_required_at=moment(job.confirmation_required_at),
             )
-            for job in portion
+            for job, number in portion
         )
 
     # --- retention --------------------------------------------------------------------------------------------

@@ -285,7 +285,9 @@ async def test_a_callers_lease_that_ran_out_frees_its_slots_and_it_is_told(store
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     assert await active(store, "gpu") == 0
-    assert await events_of(store, "a") == [("lease_lost", {"token": grant.token, "reason": "expired"})]
+    assert await events_of(store, "a") == [
+        ("lease_lost", {"token": grant.token, "reason": "expired", "groups": ["gpu"]})
+    ]
     (late,) = (await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=NOW + LEASE)).held
     assert late.lost
 

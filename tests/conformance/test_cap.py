@@ -6,9 +6,13 @@ import asyncio
 
 import pytest
 from harness import (
+    DAY,
     HOUR,
     LEASE,
+    MIDNIGHT,
+    MINUTE,
     NOW,
+    SECOND,
     claim,
     fail,
     hand_back,
@@ -24,9 +28,12 @@ from harness import (
     try_submit,
 )
 
-from qo.job import State
+from qo.job import State, moment
 from qo.store.base import Store
 from qo.store.values import Accepted, Limit, Refusal, RefusalReason, Source
+
+NEXT_MIDNIGHT = MIDNIGHT + DAY
+BEFORE_MIDNIGHT = NEXT_MIDNIGHT - 30 * SECOND
 
 
 async def test_a_submit_is_refused_when_so_many_are_in_line(store: Store) -> None:
@@ -119,6 +126,76 @@ async def test_a_job_whose_time_has_passed_already_joins_now_and_may_be_refused(
 
     assert isinstance(await try_submit(store, "b", cap=1, run_at_ms=NOW), Refusal)
     assert isinstance(await try_submit(store, "c", cap=1, run_at_ms=NOW - HOUR), Refusal)
+
+
+@pytest.mark.parametrize("delay_ms", [1, 10, MINUTE - 1])
+async def test_a_job_delayed_by_less_than_a_minute_may_be_refused(store: Store, snapshot, delay_ms: int) -> None:
+    await submit(store, "a")
+    before = await snapshot()
+
+    answer = await try_submit(store, "b", cap=1, run_at_ms=NOW + delay_ms)
+
+    assert answer == Refusal(id="b", reason=RefusalReason.FULL, waiting=1, cap=1)
+    assert await snapshot() == before
+
+
+async def test_a_job_delayed_by_a_minute_is_never_refused(store: Store) -> None:
+    await submit(store, "a")
+
+    assert (await submit(store, "b", cap=1, run_at_ms=NOW + MINUTE)).state is State.SCHEDULED
+
+
+async def test_below_the_cap_a_short_delay_is_kept(store: Store) -> None:
+    job = await submit(store, "a", cap=1, run_at_ms=NOW + 10)
+
+    assert (job.state, job.run_at) == (State.SCHEDULED, moment(NOW + 10))
+
+
+async def test_a_phase_that_waits_is_never_refused_for_its_short_delay(store: Store) -> None:
+    await submit(store, "a")
+
+    assert (await submit(store, "b", cap=1, parent="app", phase=2, run_at_ms=NOW + 10)).state is State.WAITING
+
+
+async def test_a_job_deferred_to_a_midnight_that_is_near_is_never_refused(store: Store) -> None:
+    await submit(store, "a", user="u1", standing=standing(daily_quota=1), now=BEFORE_MIDNIGHT)
+
+    job = await submit(store, "b", user="u1", cap=1, now=BEFORE_MIDNIGHT)
+
+    assert (job.state, job.deferred, job.run_at) == (State.SCHEDULED, True, moment(NEXT_MIDNIGHT))
+
+
+async def test_a_short_delay_over_midnight_into_a_full_day_is_deferred_and_not_refused(store: Store) -> None:
+    await submit_all(store, "ab", user="u1", standing=standing(daily_quota=1), now=BEFORE_MIDNIGHT)
+
+    job = await submit(store, "c", user="u1", cap=1, run_at_ms=NEXT_MIDNIGHT + SECOND, now=BEFORE_MIDNIGHT)
+
+    assert (job.deferred, job.run_at) == (True, moment(NEXT_MIDNIGHT + DAY))
+
+
+@pytest.mark.parametrize(("deferred", "is_refused"), [("b", True), ("bc", True), ("bcd", False), ("bcde", False)])
+async def test_a_better_standing_fills_the_next_day_before_the_cap_is_looked_at(
+    store: Store, snapshot, deferred: str, is_refused: bool
+) -> None:
+    """With two a day, "b" joins now, "c" and "d" have the next day."""
+    await submit_all(store, f"a{deferred}", user="u1", standing=standing(daily_quota=1), now=BEFORE_MIDNIGHT)
+    before = await snapshot()
+
+    answer = await try_submit(
+        store,
+        "last",
+        user="u1",
+        standing=standing("cto", daily_quota=2),
+        cap=2,
+        run_at_ms=NEXT_MIDNIGHT + SECOND,
+        now=BEFORE_MIDNIGHT,
+    )
+
+    if is_refused:
+        assert answer == Refusal(id="last", reason=RefusalReason.FULL, waiting=2, cap=2)
+        assert await snapshot() == before
+    else:
+        assert answer.job.deferred
 
 
 async def test_jobs_that_run_are_not_in_line(store: Store) -> None:

@@ -173,6 +173,26 @@ async def test_a_claim_recovers_expired_leases_by_itself(store: Store) -> None:
     assert (lease.job.id, lease.job.worker, lease.job.attempts) == ("a", "alive", 2)
 
 
+async def test_a_lost_lease_names_the_limited_groups_whose_slots_it_freed(store: Store) -> None:
+    for group in ("work", "gpu", "user:u1", "gone"):
+        await limit(store, group, 2)
+    await submit_all(store, "ab", user="u1", groups=("gpu", "gone", "unlimited"))
+    first, second = await claim(store, places=2)
+    await store.remove_limit("gone", now=NOW)
+    await limit(store, "global", 5)
+
+    await store.revoke("gpu", first.slots["gpu"], force=True, now=NOW)
+    await pass_time(store, since=NOW, until=NOW + LEASE)
+
+    freed = ["global", "gpu", "user:u1", "work"]
+    assert [event for event in await events_of(store, "a") if event[0] == "lease_lost"] == [
+        ("lease_lost", {"token": first.token, "reason": "revoked", "groups": freed})
+    ]
+    assert [event for event in await events_of(store, "b") if event[0] == "lease_lost"] == [
+        ("lease_lost", {"token": second.token, "reason": "expired", "groups": freed})
+    ]
+
+
 async def test_an_expired_job_goes_back_with_its_attempt_spent(store: Store) -> None:
     lease = await start(store, "a")
 

@@ -220,13 +220,25 @@ async def test_a_reminder_tells_the_job_and_since_when_it_waits(store: Store) ->
     assert reminders == [Reminder(job_id="a", number=1, confirmation_required_at=moment(NOW))]
 
 
-async def test_of_several_reminders_that_are_due_only_the_last_is_given(store: Store) -> None:
-    await confirming(store, "a")
+async def test_reminders_that_are_due_together_are_given_once_each_in_order(store: Store) -> None:
+    await confirming(store, "b", now=NOW)
+    await confirming(store, "a", now=NOW + 1)
 
     first = await all_reminders(store, now=NOW + 23 * HOUR)
     again = await all_reminders(store, now=NOW + 23 * HOUR)
 
-    assert ([one.number for one in first], again) == ([2], [])
+    assert [(one.job_id, one.number) for one in first] == [("b", 1), ("b", 2), ("a", 1)]
+    assert again == []
+
+
+async def test_a_job_that_had_its_first_reminder_gets_the_others_when_they_are_due(store: Store) -> None:
+    await confirming(store, "a")
+    ages_ms = (HOUR, 2 * HOUR, 3 * HOUR)
+
+    early = await all_reminders(store, now=NOW + HOUR, ages_ms=ages_ms)
+    late = await all_reminders(store, now=NOW + 3 * HOUR, ages_ms=ages_ms)
+
+    assert [[one.number for one in each] for each in (early, late)] == [[1], [2, 3]]
 
 
 async def test_reminders_go_to_the_longest_waiting_first_in_portions(store: Store) -> None:

@@ -39,6 +39,8 @@ def job(**fields: Any) -> Job:
         (datetime(2026, 11, 17, 23, 59, tzinfo=UTC), "Scheduled for tomorrow"),
         (datetime(2026, 11, 18, 0, 30, tzinfo=UTC), "Scheduled for Wednesday, 18 November"),
         (datetime(2026, 12, 1, 0, 30, tzinfo=UTC), "Scheduled for Tuesday, 1 December"),
+        (datetime(2026, 12, 31, 23, 59, tzinfo=UTC), "Scheduled for Thursday, 31 December"),
+        (datetime(2027, 1, 1, 0, 30, tzinfo=UTC), "Scheduled for Friday, 1 January 2027"),
         (datetime(2026, 11, 17, 1, tzinfo=UTC).astimezone(), "Scheduled for tomorrow"),
     ],
 )
@@ -94,4 +96,4 @@ def test_the_nudge_comes_with_the_position_only() -> None:
     running = present(job(state=State.RUNNING, tier="partner"), settings, usage=None, now=NOW)
 
     assert (waiting.upgrade, running.upgrade) == (Upgrade("Upgrade to jump ahead", URL), None)
-    assert waiting.position_message == "You are #4 in line. Your position may change as priority jobs are added"
+    assert waiting.position_message == "You are #4 in queue. Your position may change as priority jobs are added"

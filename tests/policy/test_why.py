@@ -49,13 +49,52 @@ def test_a_job_that_waits_for_its_retry_says_which_attempt_that_is(attempts, run
     assert sentence_of(State.SCHEDULED, run_at=run_at, attempts=attempts) == sentence
 
 
+OVER_QUOTA = "because ada's quota of 5 jobs a day is used up until then"
+
+
+def test_a_deferred_job_names_the_quota():
+    deferred = job(State.SCHEDULED, run_at=TOMORROW, user="ada", deferred=True)
+
+    told = explain(facts(deferred, daily_quota=5)).sentence
+
+    assert told == f"It is scheduled for 00:07 UTC on Thursday, 12 March 2026, {OVER_QUOTA}."
+
+
+@pytest.mark.parametrize(("quota", "words"), [(1, "quota of 1 job a day"), (None, "daily quota")])
+def test_a_quota_is_named_by_its_number_where_that_is_known(quota, words):
+    deferred = job(State.SCHEDULED, run_at=TOMORROW, user="ada", deferred=True)
+
+    told = explain(facts(deferred, daily_quota=quota)).sentence
+
+    assert told.endswith(f", because ada's {words} is used up until then.")
+
+
+def test_a_deferred_phase_names_the_quota_when_the_one_before_has_succeeded():
+    deferred = job(State.WAITING, parent="site", phase=2, run_at=TOMORROW, user="ada", deferred=True)
+
+    told = explain(facts(deferred, daily_quota=5)).sentence
+
+    when = "00:07 UTC on Thursday, 12 March 2026"
+    assert told == f"The phase before it has succeeded; it waits until {when}, {OVER_QUOTA}."
+
+
+def test_a_delay_is_no_matter_of_the_quota():
+    delayed = job(State.SCHEDULED, run_at=FIVE_PAST, user="ada")
+
+    assert explain(facts(delayed, daily_quota=5)).sentence == "It is scheduled for 12:05 UTC."
+
+
 # --- waiting for a phase ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("before", "which"),
     [
-        (None, "which has not been submitted yet."),
+        (
+            None,
+            "which is not known here: it has not been submitted yet, or it ended so long ago that it is no longer kept;"
+            " submit it, and this one goes on when it has succeeded.",
+        ),
         (State.QUEUED, "which is queued."),
         (State.SCHEDULED, "which is scheduled."),
         (State.WAITING, "which is waiting."),
@@ -63,7 +102,7 @@ def test_a_job_that_waits_for_its_retry_says_which_attempt_that_is(attempts, run
         (State.RUNNING, "which is running."),
         (State.CONFIRMING, "which waits for a person to confirm."),
         (State.FAILED, "which has failed; retry that one and this one goes on."),
-        (State.CANCELLED, "which was cancelled, so it cannot start; cancel it too."),
+        (State.CANCELLED, "which was cancelled; submit that phase again under a new id and this one goes on."),
     ],
 )
 def test_a_waiting_phase_says_for_which_one_and_how_that_one_stands(before, which):

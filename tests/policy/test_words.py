@@ -77,7 +77,7 @@ def test_only_one_is_singular(number, words):
 def test_a_place_no_worse_than_at_first_is_told_with_the_warning_that_it_may_change(original):
     message = position_message(4, original)
 
-    assert message == "You are #4 in line. Your position may change as priority jobs are added"
+    assert message == "You are #4 in queue. Your position may change as priority jobs are added"
 
 
 @pytest.mark.parametrize(

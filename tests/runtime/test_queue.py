@@ -19,7 +19,7 @@ async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
 
     assert (job.state, job.status, job.position, job.position_original) == (qo.State.QUEUED, "queued", 2, 2)
     assert job.position_message is not None
-    assert job.position_message.startswith("You are #2 in line")
+    assert job.position_message.startswith("You are #2 in queue")
     assert (job.priority, job.user, job.project) == (70, "ada", "site")
     assert set(job.groups) == {"global", "build", "priority:70", "user:ada", "project:site", "gpu"}
     assert msgspec.structs.replace(await queue.get(job.id), estimate=None) == job

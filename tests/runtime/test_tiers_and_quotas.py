@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from clocked import ClockedStore
@@ -87,11 +88,30 @@ async def test_a_deferred_job_says_when_its_turn_comes(queue: qo.Queue) -> None:
 
     after = datetime.now(UTC) + timedelta(days=2)
     assert (jobs[5].message, jobs[4].message) == ("Scheduled for tomorrow", None)
-    assert jobs[10].message == f"Scheduled for {after:%A}, {after.day} {after:%B}"
+    year = "" if after.year == datetime.now(UTC).year else f" {after.year}"
+    assert jobs[10].message == f"Scheduled for {after:%A}, {after.day} {after:%B}{year}"
     assert (await queue.get(jobs[5].id)).message == "Scheduled for tomorrow"
 
 
+async def test_why_names_the_quota_of_a_deferred_job(queue: qo.Queue) -> None:
+    jobs = [await queue.submit("build", user="ada", tier="bootstrapper") for _ in range(6)]
+
+    why = await queue.why(jobs[5].id)
+
+    assert why.sentence.endswith(", because ada's quota of 5 jobs a day is used up until then.")
+
+
 # --- the cap --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{"delay": 0.01}, {"delay": 59.9}, {"run_at": timedelta(seconds=1)}])
+async def test_a_short_delay_does_not_get_a_submit_past_the_cap(queue: qo.Queue, options: dict[str, Any]) -> None:
+    await queue.submit_many([qo.New("build")] * 100)
+    if "run_at" in options:
+        options = {"run_at": datetime.now(UTC) + options["run_at"]}
+
+    with pytest.raises(qo.QueueFull, match=r"try again in \d+ minutes"):
+        await queue.submit("build", user="ada", tier="partner", **options)
 
 
 async def test_what_does_not_join_the_line_now_is_never_refused(queue: qo.Queue) -> None:

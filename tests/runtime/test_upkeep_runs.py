@@ -85,7 +85,7 @@ def sent() -> Sent:
 
 @pytest.fixture
 def upkeep(clocked: qo.Queue, sent: Sent) -> Upkeep:
-    return Upkeep(clocked, notifier=sent)  # type: ignore[arg-type]
+    return Upkeep(clocked, notifier=sent, cursor=0)  # type: ignore[arg-type]
 
 
 async def confirming(queue: qo.Queue) -> str:
@@ -102,7 +102,7 @@ async def test_reminders_go_out_at_12_and_23_hours_once_each_whatever_the_number
     clocked: qo.Queue, clock: ClockedStore, upkeep: Upkeep, sent: Sent
 ) -> None:
     job_id = await confirming(clocked)
-    other_worker = Upkeep(clocked, notifier=sent)  # type: ignore[arg-type]
+    other_worker = Upkeep(clocked, notifier=sent, cursor=0)  # type: ignore[arg-type]
     numbers = []
     for minutes in range(0, 24 * 60, 30):
         clock.now = NOW + minutes * MINUTE_MS
@@ -163,7 +163,7 @@ async def test_unconfirmed_for_24_hours_fails_and_can_be_retried(
 
     assert (before, after.state) == (State.CONFIRMING, State.FAILED)
     assert after.error is not None
-    assert after.error.message == "Nobody confirmed within 24 hours, so it was stopped. Retry it to go on."
+    assert after.error.message == "Nobody confirmed within 24 hours, so it was stopped. Retry it to be asked again."
     assert (await clocked.retry(job_id)).state is State.QUEUED
 
 
@@ -273,7 +273,7 @@ async def test_of_who_did_what_the_newest_entries_are_kept(clocked: qo.Queue, se
     clocked.settings = msgspec.structs.replace(clocked.settings, queue=few)
     for slots, by in enumerate(("ann", "ben", "cid")):
         await clocked.set_limit("gpu", slots, by=by)
-    await Upkeep(clocked, notifier=sent).tend()  # type: ignore[arg-type]
+    await Upkeep(clocked, notifier=sent, cursor=0).tend()  # type: ignore[arg-type]
 
     kept = {"sql": ["cid", "ben"], "redis": ["cid"]}[clocked.store.kind]
     assert [entry.by for entry in await clocked.audit()] == kept

@@ -20,7 +20,7 @@ from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, access, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
-from qo.store.values import Accepted, Claimed
+from qo.store.values import Accepted, Claimed, Refusal
 
 
 @pytest.fixture
@@ -168,6 +168,29 @@ async def test_a_file_from_before_the_audit_was_cut_goes_on_with_its_numbers(tmp
     await store.set_paused("global", True, by="ops")
 
     assert [entry.id for entry in await store.audit()] == [8, 7]
+    await store.close()
+
+
+async def test_a_cancelled_phase_of_an_older_file_can_be_submitted_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    db.execute("".join(MIGRATIONS[:2]))
+    cancelled = {"number": 1, "id": "one", "task": "build", "state": "cancelled", "parent": "app", "phase": 1}
+    cancelled |= {"priority": 50, "own_groups": "[]", "parent_order": "app", "submitted_at": 1, "finished_at": 2}
+    zeros = ("boost", "deferred", "attempts", "iterations", "cancel_wanted", "reminded")
+    row = {**cancelled, **dict.fromkeys(zeros, 0)}
+    db.execute(f"INSERT INTO job ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+    db.execute("INSERT INTO content (number, payload) VALUES (1, x'31'); INSERT INTO counter VALUES ('last_job', 1)")
+    db.execute("INSERT INTO parent VALUES ('app', 50)")
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", 2)
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    again, third = await store.submit([submission(name, parent="app", phase=1) for name in ("again", "third")])
+
+    assert isinstance(again, Accepted)
+    assert isinstance(third, Refusal)
     await store.close()
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from qo.job import HELD, Job, State
+from qo.policy.confirming import will_ask
 from qo.policy.ordering import PRIORITY_NAMES
 from qo.policy.words import clock_time, span
 
@@ -14,7 +15,8 @@ NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
 
 def told(job: Job) -> str:
     """`build 01J… is #3 in line.`"""
-    return f"{job.task} {job.id} {where(job)}."
+    asks = will_ask(job) if job.state is State.QUEUED else None
+    return f"{job.task} {job.id} {where(job)}.{'' if asks is None else f' {asks}.'}"
 
 
 def where(job: Job) -> str:
@@ -23,7 +25,8 @@ def where(job: Job) -> str:
         case State.QUEUED if job.position is not None:
             return f"is #{job.position} in line"
         case State.SCHEDULED if job.run_at is not None:
-            return f"is scheduled for {clock_time(job.run_at, now=datetime.now(UTC))}"
+            reason = ", because the daily quota is used up until then" if job.deferred else ""
+            return f"is scheduled for {clock_time(job.run_at, now=datetime.now(UTC))}{reason}"
         case State.WAITING if job.phase is not None:
             return f"waits for phase {job.phase - 1} of {job.parent}"
         case State.CONFIRMING:

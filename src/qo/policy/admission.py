@@ -14,6 +14,8 @@ from qo.policy.ordering import parse_priority
 from qo.settings import Settings, Tier
 
 LONGEST_SPAN_SECS = 100 * 366 * 86_400
+CAPPED_DELAY_MS = 60_000
+"""A submit that is delayed by less than this counts as joining the line now when the cap is looked at."""
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +48,7 @@ def admission(new: New, settings: Settings) -> Admission:
         run_at_ms=_run_at_ms(new),
         delay_ms=None if new.delay is None else milliseconds("delay", new.delay),
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
-        cap=settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None,
+        cap=_cap(new, settings),
     )
 
 
@@ -92,6 +94,10 @@ def retry_after(*, over: int, average_seconds: float, places: int, step_seconds:
     """When to try again at a full line: its excess worked off, rounded up to the next step, never at once."""
     seconds = (over + 1) * average_seconds / max(places, 1)
     return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
+
+
+def _cap(new: New, settings: Settings) -> int | None:
+    return settings.queue.cap if new.tier is not None or settings.queue.cap_applies_to == "all" else None
 
 
 def _run_at_ms(new: New) -> int | None:

@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 
 from qo.job import Estimate, Job, State, Upgrade, Usage
+from qo.policy.confirming import message_now
 from qo.policy.words import position_message, scheduled_message
 from qo.settings import Settings, Tier
 
@@ -28,6 +29,8 @@ def present(
         changes["upgrade"] = upgrade(job.tier, settings.tiers, settings.queue.upgrade_url)
     if job.state is State.SCHEDULED and job.deferred and job.run_at is not None:
         changes["message"] = scheduled_message(job.run_at, now=now)
+    elif (message := message_now(job)) != job.message:
+        changes["message"] = message
     return msgspec.structs.replace(job, **changes) if changes else job
 
 

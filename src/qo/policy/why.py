@@ -7,6 +7,7 @@ from datetime import datetime
 import msgspec
 
 from qo.job import ENDED, Job, State
+from qo.policy.confirming import message_now
 from qo.policy.words import clock_time, counted, span
 
 NAMED_AT_MOST = 3
@@ -42,6 +43,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     waits_for_state: State | None
     has_worker: bool
     now: datetime
+    daily_quota: int | None = None
+    """That of the job's user, where the job is deferred."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,33 +87,47 @@ def _sentence(facts: Facts) -> str:
     if job.state in ENDED:
         return f"It has ended: {job.state.value}."
     if job.state is State.CONFIRMING:
-        asked = "" if job.message is None else f' "{job.message}"'
+        message = message_now(job)
+        asked = "" if message is None else f' "{message}"'
         return f"It waits for a person to confirm{asked}."
     if job.state is State.SCHEDULED:
         assert job.run_at is not None
-        return f"It is scheduled for {clock_time(job.run_at, now=facts.now)}{_what_it_is_scheduled_for(job)}."
+        return f"It is scheduled for {clock_time(job.run_at, now=facts.now)}{_what_it_is_scheduled_for(facts)}."
     if job.state is State.WAITING:
         return _waiting(facts)
     return _queued(facts)
 
 
-def _what_it_is_scheduled_for(job: Job) -> str:
+def _what_it_is_scheduled_for(facts: Facts) -> str:
+    job = facts.job
+    if job.deferred:
+        return _over_quota(facts)
     return f", as attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
+
+
+def _over_quota(facts: Facts) -> str:
+    quota = facts.daily_quota
+    named = "daily quota" if quota is None else f"quota of {counted(quota, 'job')} a day"
+    return f", because {facts.job.user}'s {named} is used up until then"
 
 
 def _waiting(facts: Facts) -> str:
     job = facts.job
     if facts.waits_for is None:
         at = "its time" if job.run_at is None else clock_time(job.run_at, now=facts.now)
-        return f"The phase before it has succeeded; it waits until {at}."
+        return f"The phase before it has succeeded; it waits until {at}{_over_quota(facts) if job.deferred else ''}."
     phase = f"phase {facts.waits_for} of parent {job.parent}"
     match facts.waits_for_state:
         case None:
-            return f"It waits for {phase}, which has not been submitted yet."
+            # A parent whose jobs have all ended is forgotten with them after the retention.
+            ended = "it has not been submitted yet, or it ended so long ago that it is no longer kept"
+            then = "submit it, and this one goes on when it has succeeded"
+            return f"It waits for {phase}, which is not known here: {ended}; {then}."
         case State.FAILED:
             return f"It waits for {phase}, which has failed; retry that one and this one goes on."
         case State.CANCELLED:
-            return f"It waits for {phase}, which was cancelled, so it cannot start; cancel it too."
+            then = "submit that phase again under a new id and this one goes on"
+            return f"It waits for {phase}, which was cancelled; {then}."
         case State.CONFIRMING:
             return f"It waits for {phase}, which waits for a person to confirm."
         case state:

@@ -36,17 +36,19 @@ def position_message(position: int, original: int | None) -> str:
         ahead = position - original
         placed = "1 priority job was" if ahead == 1 else f"{ahead} priority jobs were"
         return f"Originally #{original}, now #{position}: {placed} placed ahead of you"
-    return f"You are #{position} in line. Your position may change as priority jobs are added"
+    return f"You are #{position} in queue. Your position may change as priority jobs are added"
 
 
 def scheduled_message(run_at: datetime, *, now: datetime) -> str:
-    """When a job that was deferred by the quota has its turn: "Scheduled for tomorrow", or the weekday and date."""
+    """When a job that was deferred by the quota has its turn: "Scheduled for tomorrow", or the weekday and date,
+    with the year when it is another one."""
     day, today = run_at.astimezone(UTC).date(), now.astimezone(UTC).date()
     if day <= today:
         return "Scheduled for today"
     if day == today + timedelta(days=1):
         return "Scheduled for tomorrow"
-    return f"Scheduled for {day:%A}, {day.day} {day:%B}"
+    year = "" if day.year == today.year else f" {day.year}"
+    return f"Scheduled for {day:%A}, {day.day} {day:%B}{year}"
 
 
 def clock_time(at: datetime, *, now: datetime) -> str:

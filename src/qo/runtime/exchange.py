@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection
 
 from qo.errors import InvalidValue, StoreUnavailable
@@ -12,9 +11,7 @@ from qo.runtime.execution import Execution, Interruption, storable
 from qo.runtime.portions import Portion, result_size
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
-from qo.store.values import Advance, Claimed, Offer, Outcome
-
-log = logging.getLogger("qo.worker")
+from qo.store.values import Advance, Claimed, Finished, Offer, Outcome
 
 CLAIM_AT_MOST = 50
 FINISH_AT_MOST = 200
@@ -38,10 +35,11 @@ class Exchange:
         changed: asyncio.Event,
         untaken: Callable[[], int],
         take: Callable[[Claimed], None],
-        let_go: Callable[[str], None],
+        settled: Callable[[Outcome, Finished], None],
     ) -> None:
         """`tasks` may still grow. `changed` is cleared when what was changed is about to be told. `untaken` is how many
-        of the places are not taken by a job; `take` gets what was claimed, `let_go` the tokens the store has back."""
+        of the places are not taken by a job; `take` gets what was claimed, `settled` each outcome and what the store
+        made of it."""
         self._store = store
         self._worker = worker
         self._tasks = tasks
@@ -49,7 +47,7 @@ class Exchange:
         self._changed = changed
         self._untaken = untaken
         self._take = take
-        self._let_go = let_go
+        self._settled = settled
         # Half of the places at a time, so that the store can be busy with one half while handlers run in the other.
         self._portion = min(CLAIM_AT_MOST, (places + 1) // 2)
         self.outcomes: list[Outcome] = []
@@ -171,12 +169,11 @@ class Exchange:
             answers = await self._store.finish(outcomes)
         except InvalidValue:
             # What a handler made cannot be stored. The others must not suffer, and its own job has failed.
-            answers = await self._store.finish([storable(outcome) for outcome in outcomes])
-        for answer in answers:
-            self._let_go(answer.token)
+            outcomes = [storable(outcome) for outcome in outcomes]
+            answers = await self._store.finish(outcomes)
+        for outcome, answer in zip(outcomes, answers, strict=True):
             self._looks.pop(answer.token, None)
-            if answer.lost:
-                log.warning("the result of %s was refused: its lease %s was given away", answer.job_id, answer.token)
+            self._settled(outcome, answer)
 
     def _has_news(self) -> bool:
         return any(execution.has_news() for execution in self._unreported)

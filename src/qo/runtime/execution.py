@@ -16,13 +16,13 @@ import msgspec
 from qo import chance
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
+from qo.policy.confirming import question
 from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
-from qo.policy.words import counted
 from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
-from qo.runtime.failure import report_failure
+from qo.runtime.failure import report_failure, report_request
 from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
 from qo.store.check import check_advance, check_outcome
@@ -186,12 +186,17 @@ class Execution:
             case LeaseLost() if self.context.lost:
                 return None
             case ConfirmationNeeded():
-                return self._outcome_of(State.CONFIRMING, message=self._question())
+                return self._outcome_of(State.CONFIRMING, message=question(self.lease.job) or "Continue?")
             case Retry():
                 after_ms = None if error.after is None else round(error.after.total_seconds() * 1000)
-                return self._try_again(report_failure(error, self.lease.job, self.lease.payload), after_ms=after_ms)
-            case Fail() | PayloadMismatch() | UnusableResult() | IterationsUsedUp() | InvalidTransition():
-                return self._give_up_for_good(error)
+                told = self._report_request(error, "asked to be tried again", logging.INFO)
+                return self._try_again(told, after_ms=after_ms)
+            case Fail() | IterationsUsedUp():
+                told = self._report_request(error, "failed", logging.WARNING, message=str(error))
+                return self._outcome_of(State.FAILED, error=told)
+            case PayloadMismatch() | UnusableResult() | InvalidTransition():
+                told = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
+                return self._outcome_of(State.FAILED, error=told)
             case _:
                 return self._try_again(report_failure(error, self.lease.job, self.lease.payload))
 
@@ -208,9 +213,8 @@ class Execution:
                 # dropped, which is why handlers must be safe to run twice.
                 return None
 
-    def _give_up_for_good(self, error: BaseException) -> Outcome:
-        told = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
-        return self._outcome_of(State.FAILED, error=told)
+    def _report_request(self, error: BaseException, request: str, level: int, message: str | None = None) -> JobError:
+        return report_request(error, self.lease.job, self.lease.payload, request=request, level=level, message=message)
 
     def _try_again(self, error: JobError, *, after_ms: int | None = None) -> Outcome:
         if after_ms is None:
@@ -238,15 +242,6 @@ class Execution:
             for quick, first in names
             for name, weight in ((quick, estimate.newest_weight), (steady(quick), STEADY_WEIGHT))
         )
-
-    def _question(self) -> str:
-        """What a person is asked: the next batch of the tier, as far as the hard cap allows it."""
-        job = self.lease.job
-        tier = None if job.tier is None else self._settings.tiers.get(job.tier)
-        if tier is None or job.iterations_granted is None or job.iterations_max is None:
-            return "Continue?"
-        batch = min(tier.iterations, job.iterations_max - job.iterations_granted)
-        return f"Continue for {counted(batch, 'more iteration')}"
 
     # --- to the store -----------------------------------------------------------------------------------------
 

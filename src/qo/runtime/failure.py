@@ -29,11 +29,28 @@ def report_failure(error: BaseException, job: Job, payload: bytes, *, message: s
     """
     debug_id = new_debug_id()
     log.error("%s %s failed (debug_id %s)\n%s", job.task, job.id, debug_id, _cut(_full_text(error), LOGGED_CHARACTERS))
+    return _shown(error, job, payload, message=message, debug_id=debug_id)
+
+
+def report_request(
+    error: BaseException, job: Job, payload: bytes, *, request: str, level: int, message: str | None = None
+) -> JobError:
+    """The same for what a handler asked for on purpose: a line in the log, and the traceback only when debugging."""
+    debug_id = new_debug_id()
+    _, *causes = _chain(error)
+    because = f" (because of {'; '.join(causes)})" if causes else ""
+    line = " ".join(f"{_text(error)}{because}".split())
+    log.log(level, "%s %s %s (debug_id %s): %s", job.task, job.id, request, debug_id, _cut(line, DETAIL_CHARACTERS))
+    if log.isEnabledFor(logging.DEBUG):
+        log.debug("%s %s (debug_id %s)\n%s", job.task, job.id, debug_id, _cut(_full_text(error), LOGGED_CHARACTERS))
+    return _shown(error, job, payload, message=message, debug_id=debug_id)
+
+
+def _shown(error: BaseException, job: Job, payload: bytes, *, message: str | None, debug_id: str) -> JobError:
     secrets = _secrets_of_environment() | _secrets_of_payload(payload)
-    shown = message or f"Something went wrong while {job.task} was running."
     return JobError(
-        message=_visible(shown, MESSAGE_CHARACTERS, secrets),
-        detail=_visible(_chain(error), DETAIL_CHARACTERS, secrets),
+        message=_visible(message or f"Something went wrong while {job.task} was running.", MESSAGE_CHARACTERS, secrets),
+        detail=_visible("\n".join(_chain(error)), DETAIL_CHARACTERS, secrets),
         debug_id=debug_id,
     )
 
@@ -44,7 +61,7 @@ def _visible(text: str, characters: int, secrets: frozenset[str]) -> str:
     return _cut(redact(_storable(_cut(text, REDACTED_CHARACTERS)), secrets=secrets), characters)
 
 
-def _chain(error: BaseException) -> str:
+def _chain(error: BaseException) -> list[str]:
     """The error and what led to it, each as type and text: no frames, no locals, no source."""
     lines: list[str] = []
     pending = [error]
@@ -56,7 +73,7 @@ def _chain(error: BaseException) -> str:
         cause = current.__cause__ or (None if current.__suppress_context__ else current.__context__)
         if cause is not None:
             pending.append(cause)
-    return "\n".join(lines)
+    return lines
 
 
 def _text(error: BaseException) -> str:

@@ -10,12 +10,15 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, overload
 
+import msgspec
+
 from qo import chance
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
 from qo.job import ENDED, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
+from qo.policy.confirming import message_now
 from qo.policy.days import midnight
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
@@ -230,7 +233,8 @@ class Queue:
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
-        return await self.store.parent(parent)
+        found = await self.store.parent(parent)
+        return msgspec.structs.replace(found, jobs=tuple(await self._all_presented(found.jobs)))
 
     async def workers(self) -> list[WorkerInfo]:
         """The live workers, by name."""
@@ -281,7 +285,10 @@ class Queue:
         visible = None
         if for_user is not None:
             visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
-        return explain(facts_of(blockers, visible=visible, now=self._now()))
+        quota = None
+        if blockers.job.deferred and blockers.job.user is not None:
+            quota = (await self.store.usage(blockers.job.user)).daily_quota
+        return explain(facts_of(blockers, visible=visible, daily_quota=quota, now=self._now()))
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today; `tier` for a user who has none yet."""
@@ -439,7 +446,7 @@ class Queue:
             self.warn_of_ignored(await self.store.set_limits(configured))
 
     def _present(self, job: Job, cursor: int) -> Event:
-        detail = {PRESENT: True, "status": job.status, "position": job.position, "message": job.message}
+        detail = {PRESENT: True, "status": job.status, "position": job.position, "message": message_now(job)}
         return Event(id=cursor, at=self._now(), kind=job.state.value, subject=job.id, detail=detail)
 
     def _now(self) -> datetime:

@@ -10,7 +10,9 @@ from qo.policy.why import Blocked, Facts, Holder
 from qo.store.values import Blockers, GroupStatus
 
 
-def facts_of(blockers: Blockers, *, visible: Collection[str] | None, now: datetime) -> Facts:
+def facts_of(
+    blockers: Blockers, *, visible: Collection[str] | None, now: datetime, daily_quota: int | None = None
+) -> Facts:
     """`visible` are the holders whose names the asker may see; None: all."""
     return Facts(
         job=blockers.job,
@@ -21,6 +23,7 @@ def facts_of(blockers: Blockers, *, visible: Collection[str] | None, now: dateti
         waits_for_state=blockers.waits_for_state,
         has_worker=blockers.has_worker,
         now=now,
+        daily_quota=daily_quota,
     )
 
 

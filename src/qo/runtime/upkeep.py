@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from qo import chance
 from qo.errors import QoError
 from qo.job import JobError
+from qo.policy.confirming import message_now
+from qo.runtime.cleaned import CleanedSlots
 from qo.runtime.notifier import Notice, Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.trouble import Trouble
@@ -27,12 +29,13 @@ DAY_MS = 24 * HOUR_MS
 
 
 class Upkeep:
-    """`run` goes on until it is cancelled."""
+    """`run` goes on until it is cancelled. `cursor` is that of the feed before the worker's first claim."""
 
-    def __init__(self, queue: Queue, *, notifier: Notifier) -> None:
+    def __init__(self, queue: Queue, *, notifier: Notifier, cursor: int) -> None:
         self._store = queue.store
         self._settings = queue.settings
         self._notifier = notifier
+        self._cleaned = CleanedSlots(queue.store, cursor)
 
     async def run(self) -> None:
         await asyncio.gather(
@@ -56,6 +59,7 @@ class Upkeep:
     async def catch_up(self) -> None:
         """Recover leases that ran out and let due jobs join. A claim does it too, but a full worker claims nothing."""
         await _to_the_end(self._store.catch_up)
+        await self._cleaned.tell()
 
     async def tend(self) -> None:
         """Aging, confirmations, reminders and retention."""
@@ -66,7 +70,9 @@ class Upkeep:
         if queue.aging_period_secs:
             await _to_the_end(lambda: self._store.age(period_ms=round(queue.aging_period_secs * 1000)))
         hours = confirmation.expires_after_hours
-        error = JobError(message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to go on.")
+        error = JobError(
+            message=f"Nobody confirmed within {hours:g} hours, so it was stopped. Retry it to be asked again."
+        )
         await _to_the_end(lambda: self._store.fail_unconfirmed(after_ms=round(hours * HOUR_MS), error=error))
         await self.remind()
         await _to_the_end(
@@ -87,13 +93,14 @@ class Upkeep:
 
     async def _notice(self, reminder: Reminder) -> Notice:
         job = await self._store.job(reminder.job_id)
+        question = message_now(job) or ""
         hours = self._settings.confirmation.reminders_after_hours[reminder.number - 1]
         return Notice(
             kind="confirmation_reminder",
             job_id=job.id,
             task=job.task,
             user=job.user,
-            message=f"{job.task} has waited {hours:g} hours for a confirmation. {job.message or ''}".strip(),
+            message=f"{job.task} has waited {hours:g} hours for a confirmation. {question}".strip(),
             at=reminder.confirmation_required_at,
             detail={"number": reminder.number},
         )

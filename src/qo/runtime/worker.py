@@ -28,8 +28,8 @@ from qo.runtime.signals import heeding_signals
 from qo.runtime.store_time import StoreTime
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.upkeep import Upkeep
-from qo.runtime.worker_log import log_start, told
-from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
+from qo.runtime.worker_log import log_end, log_start
+from qo.store.values import Advance, Claimed, Finished, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
 
@@ -58,6 +58,8 @@ class Worker:
         self._tasks: dict[str, Task] = {}
         self._cron: dict[str, CronEntry] = {}
         self._running: dict[str, Execution] = {}
+        self._ending: dict[str, str] = {}
+        """The tasks, by token, of runs that have ended and whose outcome the store does not know yet."""
         self._shared: SharedSlots | None = None
         self._admitting: dict[str, asyncio.Task[None]] = {}
         """claimed, and waiting for slots that are kept elsewhere"""
@@ -301,13 +303,19 @@ class Worker:
             self._releasing.add(release := asyncio.create_task(self._shared.give_back(execution.lease.token)))
             release.add_done_callback(self._releasing.discard)
         if outcome is not None:
+            self._ending[outcome.token] = execution.task.name
             self._exchange.give(outcome)
-            if log.isEnabledFor(logging.INFO):
-                log.info("%s %s: %s", execution.task.name, execution.lease.job_id, told(outcome))
         else:
             self._let_go(execution.lease.token)
             log.warning("%s", LeaseLost(execution.lease.job_id, execution.lease.token))
         self._changed.set()
+
+    def _settled(self, outcome: Outcome, finished: Finished) -> None:
+        """The store knows of it. A job that was handed back before it began has nothing to be told."""
+        self._let_go(outcome.token)
+        task = self._ending.pop(outcome.token, None)
+        if task is not None:
+            log_end(task, outcome, finished)
 
     def _let_go(self, token: str) -> None:
         if self._heartbeat is not None:
@@ -321,9 +329,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._exchange = self._new_exchange()
         try:
-            async with self._sharing(), self._registered(), self._beating():
+            async with self._sharing(), self._registered(), self._beating() as cursor:
                 try:
-                    async with self._minding():
+                    async with self._minding(cursor):
                         yield
                 except asyncio.CancelledError:
                     self.stop_now()
@@ -332,6 +340,7 @@ class Worker:
                     await self._drain()
         finally:
             self._loop = None
+            self._ending.clear()
             self._stopping = self._stopping_now = False
 
     def _new_exchange(self) -> Exchange:
@@ -344,7 +353,7 @@ class Worker:
             changed=self._changed,
             untaken=self._untaken_places,
             take=self._take,
-            let_go=self._let_go,
+            settled=self._settled,
         )
 
     @asynccontextmanager
@@ -371,25 +380,28 @@ class Worker:
                 await self._shared.close()
 
     @asynccontextmanager
-    async def _beating(self) -> AsyncIterator[None]:
+    async def _beating(self) -> AsyncIterator[int]:
+        """Answers the cursor of the feed before the first claim."""
+        cursor = await self._store.newest_event()
         self._heartbeat = Heartbeat(
             self._store,
             self._registration(),
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
-            cursor=await self._store.newest_event(),
+            cursor=cursor,
             store_time=self._store_time,
             shared=self._shared,
         )
         self._heartbeat.start()
         try:
-            yield
+            yield cursor
         finally:
             await self._heartbeat.stop()
 
     @asynccontextmanager
-    async def _minding(self) -> AsyncIterator[None]:
-        upkeep = Upkeep(self.queue, notifier=Notifier(self.queue.settings.notify))
+    async def _minding(self, cursor: int) -> AsyncIterator[None]:
+        notifier = Notifier(self.queue.settings.notify)
+        upkeep = Upkeep(self.queue, notifier=notifier, cursor=cursor)
         background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
         background += [asyncio.create_task(fire(entry, self.queue, self._store_time)) for entry in self._cron.values()]
         try:

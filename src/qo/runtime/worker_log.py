@@ -6,17 +6,9 @@ import logging
 
 from qo.job import State
 from qo.policy.words import short_span
-from qo.store.values import Lease, Outcome
+from qo.store.values import Finished, Lease, Outcome
 
 log = logging.getLogger("qo.worker")
-
-
-def told(outcome: Outcome) -> str:
-    if outcome.state is State.QUEUED:
-        return "handed back to its place"
-    if outcome.state is State.SCHEDULED and outcome.retry_after_ms is not None:
-        return f"failed, to be tried again in {short_span(outcome.retry_after_ms / 1000)}"
-    return outcome.state.value
 
 
 def log_start(lease: Lease) -> None:
@@ -30,3 +22,23 @@ def log_start(lease: Lease) -> None:
     if lease.slots:
         about.append("slots " + " ".join(f"{group}#{number}" for group, number in lease.slots.items()))
     log.info("starting %s %s (%s)", job.task, job.id, ", ".join(about))
+
+
+def log_end(task: str, outcome: Outcome, finished: Finished) -> None:
+    """Tell what the store made of an outcome, which may be something else than the worker proposed."""
+    if finished.lost:
+        log.warning("the result of %s %s was refused: its lease %s was given away", task, outcome.job_id, outcome.token)
+    elif log.isEnabledFor(logging.INFO):
+        log.info("%s %s: %s", task, outcome.job_id, _end_told(outcome, finished))
+
+
+def _end_told(outcome: Outcome, finished: Finished) -> str:
+    match finished.state:
+        case State.QUEUED:
+            return "handed back to its place"
+        case State.SCHEDULED if outcome.retry_after_ms is not None:
+            return f"failed, to be tried again in {short_span(outcome.retry_after_ms / 1000)}"
+        case State.FAILED if outcome.state is State.SCHEDULED:
+            return "failed, all its attempts are used"
+        case state:
+            return str(state)

@@ -97,13 +97,14 @@ class Store(Reading, Protocol):
 
         First, due jobs join the line (one portion). Then for each, in this order:
         1. A known id, or the unique key of an unfinished job: that job, unchanged.
-        2. Its phase taken by another job: refused.
+        2. Its phase taken by a job that is not cancelled: refused.
         3. Quota. The day is that of `run_at_ms`, of `delay_ms` from `now`, or of `now`. With a quota and no room on
            that day it is deferred to the next day with room, at midnight UTC plus its jitter. The due times of one
            user's deferred jobs of a day are kept sorted: a new one is added to them (a taken millisecond: the next
            free one) and they are dealt out again in order of submission, so one user's jobs keep their order
            and the day's spread stays even. Every job with a user is charged to its day.
-        4. Cap. Refused when it would join the line now and `cap` or more jobs are in line.
+        4. Cap. Refused when `cap` or more jobs are in line and it would join now or in less than CAPPED_DELAY_MS;
+           a deferred job and one that waits for its phase are never refused.
         A refused submission changes nothing at all, not even the user's standing.
 
         A standing that differs from the user's present one is applied like `set_tier` before step 3; without
@@ -111,8 +112,8 @@ class Store(Reading, Protocol):
         `limits` are set like `set_limits`, before the job enters the line; those that a stronger source
         keeps out are in `ignored`. A limit of source SUBMIT is set only where there is none.
 
-        The job is `waiting` while the phase before it has not succeeded, else `scheduled` while `run_at` is
-        ahead, else it joins the line. A parent is created with its first job's priority.
+        The job is `waiting` while the phase before it has not succeeded (of a phase the newest job counts), else
+        `scheduled` while `run_at` is ahead, else it joins the line. A parent is created with its first job's priority.
         Events: the job's state. Audit: "submit" where `by` is given.
         """
         ...
@@ -355,7 +356,7 @@ class Store(Reading, Protocol):
         its attempts are spent, else back in line; due jobs join the line. Jobs come back before any due one joins, and
         after all slots are free.
         Answers the ids of jobs whose lease was over and of those that joined.
-        Events: lease_lost and the new state; queued.
+        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; queued.
         """
         ...
 
@@ -372,7 +373,7 @@ class Store(Reading, Protocol):
 
     async def take_reminders(self, *, ages_ms: Sequence[int], now: int | None = None) -> tuple[Reminder, ...]:
         """Reminders now due for confirming jobs, one portion, longest waiting first, each handed out once ever.
-        Of several that are due for a job only the last is given."""
+        Several that are due for one job come together, in their order."""
         ...
 
     async def forget(

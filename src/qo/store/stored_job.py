@@ -42,6 +42,7 @@ def stored_job(
         position=position,
         position_original=row.position_original,
         iterations=row.iterations,
+        iterations_batch=row.iterations_batch,
         iterations_granted=row.iterations_granted,
         iterations_max=row.iterations_max,
         progress=None if row.progress is None else _decode_progress(row.progress),

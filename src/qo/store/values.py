@@ -122,7 +122,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """a span from the step that stores the job; not together with `run_at_ms`"""
     quota_jitter_ms: int = 0
     cap: int | None = None
-    """refuse when so many are in line and this one would join it now"""
+    """Refuse when so many are in line and this one would join it now or in less than CAPPED_DELAY_MS."""
     max_attempts: int | None = None
     """None: decided when it first starts, by what the most recently started worker says of the task"""
     timeout_ms: int | None = None
@@ -421,7 +421,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `ahead` counts the jobs in line before it; `groups` are those of its groups without room, gates included,
     in the order a claim looks at them; `waits_for` is the phase before it, with `waits_for_state` None when that
-    one is not submitted yet; `has_worker` tells whether a live worker handles its task.
+    one is not known (not submitted yet, or forgotten with its parent); `has_worker` tells whether a live worker
+    handles its task.
     """
 
     job: Job
@@ -472,4 +473,4 @@ class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     parent: str
     priority: int
     jobs: tuple[Job, ...]
-    """its phases by number, then its jobs without a phase by submission"""
+    """Its phases by number, of one number the cancelled ones first, then its jobs without a phase by submission."""

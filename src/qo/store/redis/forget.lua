@@ -97,6 +97,18 @@ local function forget_parent(parent)
   call('DEL', written(key('children:', parent)), written(key('endings:', parent)), written(key('phases:', parent)))
 end
 
+local function forget_phase(row)
+  -- The phase may be a newer job by now. Or the one that this one replaced is still there, if the clock went back.
+  if call('HGET', written(key('phases:', row.parent)), row.phase) ~= row.number then
+    return
+  end
+  if row.replaces and call('HEXISTS', written(key('jobs')), row.replaces) == 1 then
+    later('HSET', key('phases:', row.parent), row.phase, row.replaces)
+  else
+    later('HDEL', key('phases:', row.parent), row.phase)
+  end
+end
+
 local function forget_job(row)
   rows.delete(row)
   for _, table_name in ipairs({ 'payloads', 'checkpoints', 'results' }) do
@@ -110,7 +122,7 @@ local function forget_job(row)
     later('ZREM', key('endings:', row.parent), row.number)
     later('ZREM', key('children:', row.parent), row.number)
     if row.phase then
-      later('HDEL', key('phases:', row.parent), row.phase)
+      forget_phase(row)
     end
     if call('ZCARD', written(key('children:', row.parent))) == 0 then
       forget_parent(row.parent)

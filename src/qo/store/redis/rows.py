@@ -30,6 +30,8 @@ class JobRow(msgspec.Struct, gc=False):
     tier: str | None = None
     parent: str | None = None
     phase: int | None = None
+    replaces: str | None = None
+    """the number of the cancelled job that was this phase before"""
     own_groups: tuple[str, ...] = ()
     unique_key: str | None = None
     key: int | None = None

@@ -12,8 +12,10 @@
 -- include lib/wake.lua
 
 local NORMAL = 50
+local CAPPED_DELAY_MS = 60000 -- delayed by less than this, a job counts as joining the line now
 
 local function phase_of(parent, phase)
+  -- The phase's newest job: those before it were cancelled.
   local number = call('HGET', written(key('phases:', parent)), phase)
   return number and rows.get(number)
 end
@@ -40,7 +42,7 @@ local function known_before(submission, number)
     return accepted(row, row.user and users.standing(row.user), true)
   end
   local taken_by = submission.phase and phase_of(submission.parent, submission.phase)
-  if taken_by then
+  if taken_by and taken_by.state ~= 'cancelled' then
     return { reason = 'phase_taken', taken_by = taken_by.id }
   end
 end
@@ -81,16 +83,18 @@ local function day_it_is_due(row)
 end
 
 local function refused(submission, row, standing, is_new)
-  -- Full, when it would join the line now.
-  if not submission.cap or not line.is_due(row) or waits_for_phase(row) then
+  -- Full, when it would join the line now or within a minute.
+  local is_late = row.run_at and row.run_at >= step.now + CAPPED_DELAY_MS
+  if not submission.cap or is_late or waits_for_phase(row) then
     return
   end
+  local day = day_it_is_due(row)
   local size = row.user and standing and standing.daily_quota
   local charged, joining = 0, 0
   if is_new then
-    charged, joining = quota.would_join(row.user, size)
+    charged, joining = quota.would_move(row.user, size, day)
   end
-  if size and quota.used_on(row.user, quota.day_of(step.now)) + charged >= size then
+  if size and quota.used_on(row.user, day) + charged >= size then
     return -- it is deferred instead
   end
   local waiting = line.length() + joining
@@ -115,6 +119,8 @@ local function note_whom_it_belongs_to(row)
     call('HINCRBY', key('unfinished'), row.parent, 1)
     later('ZADD', key('children:', row.parent), tonumber(row.number), row.number)
     if row.phase then
+      local cancelled = phase_of(row.parent, row.phase)
+      row.replaces = cancelled and cancelled.number or nil
       later('HSET', key('phases:', row.parent), row.phase, row.number)
     end
   end

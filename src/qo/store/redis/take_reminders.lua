@@ -1,22 +1,22 @@
 -- take_reminders: reminders now due for confirming jobs, each handed out once ever.
 --
 -- Arguments  ages_ms, in ascending order
--- Answers    job, number and since when it waits, longest waiting first of the last reminder, then of the one before
+-- Answers    job, number and since when it waits, longest waiting first; of one job in their order
 -- Events     none
 --
 -- Jobs are indexed by how many reminders were handed out for them, so those that have had theirs are not looked at.
 -- flags allow-oom
 -- include lib/rows.lua
 
+local ages_ms, portion = arguments.ages_ms, step.bounds.portion
 local reminders = {}
 
-local function due(number, age_ms)
-  -- Those that wait for so long and have had fewer reminders, one portion.
+local function waiting()
+  -- Jobs for which the reminder is due that follows those they have had: at least one portion, longest waiting first.
   local found = {}
-  for had = 0, number - 1 do
+  for had = 0, #ages_ms - 1 do
     local some = call(
-      'ZRANGEBYSCORE', written(key('reminded:', had)), '-inf', step.now - age_ms, 'WITHSCORES', 'LIMIT', 0,
-      step.bounds.portion
+      'ZRANGEBYSCORE', key('reminded:', had), '-inf', step.now - ages_ms[had + 1], 'WITHSCORES', 'LIMIT', 0, portion
     )
     for i = 1, #some, 2 do
       found[#found + 1] = { number = some[i], since = tonumber(some[i + 1]), had = had }
@@ -31,17 +31,21 @@ local function due(number, age_ms)
   return found
 end
 
-for number = #arguments.ages_ms, 1, -1 do
-  for _, each in ipairs(due(number, arguments.ages_ms[number])) do
-    if #reminders == step.bounds.portion then
-      break
-    end
-    local row = rows.get(each.number)
-    row.reminded = number
+local function take(each)
+  local row, reminded = rows.get(each.number), each.had
+  while #reminders < portion and reminded < #ages_ms and each.since <= step.now - ages_ms[reminded + 1] do
+    reminded = reminded + 1
+    reminders[#reminders + 1] = { job_id = row.id, number = reminded, since = each.since }
+  end
+  if reminded > each.had then
+    row.reminded = reminded
     rows.save(row)
     later('ZREM', key('reminded:', each.had), each.number)
-    later('ZADD', key('reminded:', number), each.since, each.number)
-    reminders[#reminders + 1] = { job_id = row.id, number = number, since = each.since }
+    later('ZADD', key('reminded:', reminded), each.since, each.number)
   end
+end
+
+for _, each in ipairs(waiting()) do
+  take(each)
 end
 return step.answer({ reminders = reminders })

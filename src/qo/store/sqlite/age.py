@@ -62,16 +62,24 @@ def fail_unconfirmed(step: Step, *, after_ms: int, error: JobError) -> Portion:
 
 
 def take_reminders(step: Step, *, ages_ms: Sequence[int]) -> tuple[Reminder, ...]:
+    if not ages_ms:
+        return ()
+    due_since = [step.now - age_ms for age_ms in sorted(ages_ms)]
+    # The one that follows those it has had is due.
+    is_due = " OR ".join(f"(reminded = {had} AND confirming_at <= ?)" for had in range(len(due_since)))
+    rows = select(
+        step.db,
+        f"confirming_at IS NOT NULL AND ({is_due}) ORDER BY confirming_at, number LIMIT ?",
+        (*due_since, step.bounds.portion),
+    )
     reminders: list[Reminder] = []
-    for number, age_ms in reversed([*enumerate(sorted(ages_ms), start=1)]):
-        rows = select(
-            step.db,
-            "confirming_at IS NOT NULL AND confirming_at <= ? AND reminded < ? ORDER BY confirming_at, number LIMIT ?",
-            (step.now - age_ms, number, step.bounds.portion - len(reminders)),
-        )
-        for row in rows:
-            row.reminded = number
+    for row in rows:
+        assert row.confirming_at is not None
+        while row.reminded < len(due_since) and row.confirming_at <= due_since[row.reminded]:
+            if len(reminders) == step.bounds.portion:
+                return tuple(reminders)
+            row.reminded += 1
             save(step.writes, row, "reminded")
-            assert row.confirming_at is not None
-            reminders.append(Reminder(job_id=row.id, number=number, confirmation_required_at=moment(row.confirming_at)))
+            at = moment(row.confirming_at)
+            reminders.append(Reminder(job_id=row.id, number=row.reminded, confirmation_required_at=at))
     return tuple(reminders)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from qo.errors import InvalidTransition
 from qo.job import Job, State
+from qo.policy.confirming import granted_after
 from qo.policy.lifecycle import allowed_after
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import JOIN_FIELDS, join
 from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import JobRow, by_id, save
+from qo.store.sqlite.rows import by_id, save
 from qo.store.sqlite.step import Step
 
 
@@ -23,16 +24,9 @@ def confirm(step: Step, job_id: str, *, by: str | None) -> Job:
         raise InvalidTransition(f"Job {job_id!r}", row.state, "confirmed", allowed_after(State(row.state)))
     row.attempts = 0
     row.confirming_at = row.message = None
-    row.iterations_granted = _one_more_batch(row)
+    row.iterations_granted = granted_after(row.iterations_granted, row.iterations_batch, row.iterations_max)
     join(step, row)
     save(step.writes, row, *JOIN_FIELDS, "attempts", "confirming_at", "message", "iterations_granted")
     step.audit(by, "confirm", row.id, {"iterations_granted": row.iterations_granted})
     hand_over(step)
     return with_position(step, row.id)
-
-
-def _one_more_batch(row: JobRow) -> int | None:
-    if row.iterations_granted is None or row.iterations_batch is None:
-        return row.iterations_granted
-    granted = row.iterations_granted + row.iterations_batch
-    return granted if row.iterations_max is None else min(granted, row.iterations_max)

@@ -168,6 +168,19 @@ class Groups:
                 group.numbers.give_back(number)
         self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
 
+    def limited_of(self, tokens: Sequence[int]) -> dict[int, list[str]]:
+        """The groups with a limit in which each of these tokens holds a slot, by name."""
+        held = sql.rows(
+            self._db,
+            "SELECT token, grp FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value ORDER BY grp",
+            (to_json(tokens),),
+        )
+        limited: dict[int, list[str]] = {}
+        for token, name in held:
+            if self.get(name).limit is not None:
+                limited.setdefault(token, []).append(name)
+        return limited
+
     def held_by(self, token: int) -> dict[str, int]:
         """The numbers a token holds in groups that have a limit."""
         return {

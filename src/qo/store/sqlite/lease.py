@@ -96,9 +96,12 @@ def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reaso
     """
     coming_back = []
     ids = []
-    end_leases(step, [token for token, _, _ in leases])
+    tokens = [token for token, _, _ in leases]
+    limited = step.groups.limited_of(tokens)
+    end_leases(step, tokens)
     for token, holder, number in leases:
-        step.event(LEASE_LOST, holder, {"token": str(token), "reason": reason})
+        freed = {"groups": limited[token]} if token in limited else {}
+        step.event(LEASE_LOST, holder, {"token": str(token), "reason": reason, **freed})
         if number is not None:
             row = by_number(step.db, number)
             ids.append(row.id)

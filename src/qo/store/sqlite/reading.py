@@ -158,6 +158,14 @@ def parent(db: apsw.Connection, name: str) -> ParentStatus:
     return ParentStatus(parent=name, priority=priority, jobs=tuple(_job(db, row, task_groups) for row in rows))
 
 
+def state_of_phase(db: apsw.Connection, parent: str | None, phase: int) -> State | None:
+    """The state of the phase's newest job (those before it were cancelled); None where there is none."""
+    state = sql.value(
+        db, "SELECT state FROM job WHERE parent = ? AND phase = ? ORDER BY number DESC LIMIT 1", (parent, phase)
+    )
+    return None if state is None else State(state)
+
+
 def series(db: apsw.Connection, *, prefix: str, since_minute: int) -> tuple[SeriesPoint, ...]:
     rows = db.execute(
         "SELECT name, minute, count, total_ms FROM figure WHERE minute >= ? AND substr(name, 1, ?) = ?"

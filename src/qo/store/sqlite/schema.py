@@ -262,7 +262,14 @@ CREATE INDEX job_due_by_span ON job (due_at, parent_order, phase, number)
 DELETE FROM counter WHERE name = 'no_expiry_before';
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME)
+# A cancelled phase can be submitted again, so that a phase is unique only among the others.
+PHASES_AGAIN = """
+DROP INDEX job_parent;
+CREATE INDEX job_parent ON job (parent, phase, number) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX job_phase ON job (parent, phase) WHERE phase IS NOT NULL AND state <> 'cancelled';
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from copy import copy
 
 from qo.job import Job, State
+from qo.policy.admission import CAPPED_DELAY_MS
 from qo.policy.days import day_of, midnight
 from qo.policy.ordering import NORMAL, parent_order
 from qo.store.sqlite import sql
@@ -19,7 +20,7 @@ from qo.store.sqlite.counted_time import steady_now
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import join
 from qo.store.sqlite.quota import charge, defer, first_day_with_room, used_on
-from qo.store.sqlite.reading import with_position
+from qo.store.sqlite.reading import state_of_phase, with_position
 from qo.store.sqlite.rows import JobRow, find, insert, to_json
 from qo.store.sqlite.set_limits import apply_limits
 from qo.store.sqlite.set_tier import apply_standing, limit_by_standing, standing_of
@@ -55,7 +56,9 @@ def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | 
         return _accepted(step, with_position(step, row.id), standing, known=True)
     if submission.phase is not None:
         taken_by = sql.value(
-            step.db, "SELECT id FROM job WHERE parent = ? AND phase = ?", (submission.parent, submission.phase)
+            step.db,
+            "SELECT id FROM job WHERE parent = ? AND phase = ? AND state <> 'cancelled'",
+            (submission.parent, submission.phase),
         )
         if taken_by is not None:
             return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by)
@@ -93,7 +96,8 @@ def _accept(
     deferred_to = _day_it_is_deferred_to(step, row, standing)
     waits_for_phase = _waits_for_phase(step, row)
     waits_for_time = deferred_to is not None or (row.run_at is not None and row.run_at > step.now)
-    if submission.cap is not None and not waits_for_phase and not waits_for_time:
+    joins_soon = deferred_to is None and (row.run_at is None or row.run_at < step.now + CAPPED_DELAY_MS)
+    if submission.cap is not None and not waits_for_phase and joins_soon:
         waiting = step.waiting().total()
         if waiting >= submission.cap:
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=waiting, cap=submission.cap)
@@ -175,8 +179,7 @@ def _day_it_is_due(step: Step, row: JobRow) -> int:
 def _waits_for_phase(step: Step, row: JobRow) -> bool:
     if row.phase is None or row.phase == 1:
         return False
-    before = sql.value(step.db, "SELECT state FROM job WHERE parent = ? AND phase = ?", (row.parent, row.phase - 1))
-    return bool(before != State.SUCCEEDED)
+    return state_of_phase(step.db, row.parent, row.phase - 1) is not State.SUCCEEDED
 
 
 def _new_row(step: Step, submission: Submission, standing: Standing | None) -> JobRow:

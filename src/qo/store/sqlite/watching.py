@@ -57,10 +57,9 @@ def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
     full = [status for status in (group(db, name) for name in found.groups) if not status.has_room]
     waits_for = waits_for_state = None
     if found.state is State.WAITING and found.phase is not None:
-        state = sql.value(db, "SELECT state FROM job WHERE parent = ? AND phase = ?", (found.parent, found.phase - 1))
-        if state != State.SUCCEEDED:
-            waits_for = found.phase - 1
-            waits_for_state = None if state is None else State(state)
+        state = reading.state_of_phase(db, found.parent, found.phase - 1)
+        if state is not State.SUCCEEDED:
+            waits_for, waits_for_state = found.phase - 1, state
     return Blockers(
         job=found,
         ahead=None if found.position is None else found.position - 1,

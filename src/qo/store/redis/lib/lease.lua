@@ -297,6 +297,18 @@ function lease.stop_confirming(row)
   end
 end
 
+local function limited_groups(taken)
+  -- By name; nothing where it holds no slot in any.
+  local names = {}
+  for name in pairs(taken.slots or NONE) do
+    if groups.get(name).limit then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names, comes_before)
+  return #names > 0 and names or nil
+end
+
 function lease.lose(tokens, reason)
   -- End leases against their holders' will; the ids of the jobs among them. All slots are free before any job comes
   -- back, so that none is put aside because of another.
@@ -311,7 +323,8 @@ function lease.lose(tokens, reason)
   local ids, coming_back = {}, {}
   for i, token in ipairs(tokens) do
     local taken = ended[i]
-    step.signal(taken.worker, 'lease_lost', taken.holder, { token = step.plain(token), reason = reason })
+    local detail = { token = step.plain(token), reason = reason, groups = limited_groups(taken) }
+    step.signal(taken.worker, 'lease_lost', taken.holder, detail)
     local row = taken.job and rows.get(taken.job)
     if row then
       ids[#ids + 1] = row.id

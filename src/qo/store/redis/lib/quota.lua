@@ -163,23 +163,30 @@ function quota.move_forward(user, size)
   end
 end
 
-function quota.would_join(user, size)
-  -- How many deferred jobs would be charged to today, and how many of them would join the line, if the user's quota
-  -- were this.
+function quota.would_move(user, size, last_day)
+  -- What `move_forward` would do if the user's quota were this: by how much the use of `last_day` (today or tomorrow)
+  -- would change, and how many deferred jobs would join the line.
+  local change, joining = 0, 0
   if not size or size == 0 then
-    return 0, 0
+    return change, joining
   end
   local today = quota.day_of(step.now)
-  local room = math.max(size - quota.used_on(user, today), 0)
-  local numbers = call(
-    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(today + 1), '+inf', 'LIMIT', 0, room
+  local at_most = last_day == today and math.max(size - quota.used_on(user, today), 0) or -1
+  local deferred = call(
+    'ZRANGEBYSCORE', written(key('deferred:', user)), midnight(today + 1), '+inf', 'WITHSCORES', 'LIMIT', 0, at_most
   )
-  rows.load(numbers)
-  local joining = 0
-  for _, number in ipairs(numbers) do
-    if rows.get(number).due_at then
-      joining = joining + 1
+  local next_one = 1
+  for day = today, last_day do
+    local room = size - quota.used_on(user, day) - (day == last_day and change or 0)
+    while room > 0 and deferred[next_one] do
+      local from = quota.day_of(tonumber(deferred[next_one + 1]))
+      if from > day then
+        room = room - 1
+        change = change + (day == last_day and 1 or 0) - (from == last_day and 1 or 0)
+        joining = joining + (day == today and rows.get(deferred[next_one]).due_at and 1 or 0)
+      end
+      next_one = next_one + 2
     end
   end
-  return #numbers, joining
+  return change, joining
 end
