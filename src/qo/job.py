@@ -29,6 +29,13 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 HELD = frozenset({State.STARTING, State.RUNNING})
 
 
+class Displaced(StrEnum):
+    """How a person put a waiting job further back than it would stand by itself."""
+
+    MOVED = "moved"
+    PRIORITY = "priority"
+
+
 class Progress(msgspec.Struct, frozen=True):
     done: float
     total: float | None = None
@@ -98,6 +105,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position: int | None = None
     position_original: int | None = None
     position_message: str | None = None
+    displaced: str | None = None
+    """one of `Displaced` for a job that a person put further back since it joined the line"""
     upgrade: Upgrade | None = None
     usage: Usage | None = None
     estimate: Estimate | None = None

@@ -94,4 +94,4 @@ def test_the_nudge_comes_with_the_position_only() -> None:
     running = present(job(state=State.RUNNING, tier="partner"), settings, usage=None, now=NOW)
 
     assert (waiting.upgrade, running.upgrade) == (Upgrade("Upgrade to jump ahead", URL), None)
-    assert waiting.position_message == "You are #4 in line. Your position may change as priority jobs are added"
+    assert waiting.position_message == "You are #4 in queue. Your position may change as priority jobs are added"

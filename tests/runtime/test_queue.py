@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import qo
 from qo.runtime.queue import SUBMIT_AT_ONCE
+from qo.store.values import Outcome
 
 
 async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
@@ -19,7 +21,7 @@ async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
 
     assert (job.state, job.status, job.position, job.position_original) == (qo.State.QUEUED, "queued", 2, 2)
     assert job.position_message is not None
-    assert job.position_message.startswith("You are #2 in line")
+    assert job.position_message.startswith("You are #2 in queue")
     assert (job.priority, job.user, job.project) == (70, "ada", "site")
     assert set(job.groups) == {"global", "build", "priority:70", "user:ada", "project:site", "gpu"}
     assert msgspec.structs.replace(await queue.get(job.id), estimate=None) == job
@@ -33,6 +35,70 @@ async def test_a_job_that_was_overtaken_is_told_by_how_many(queue: qo.Queue) -> 
     assert (await queue.get(job.id)).position_message == (
         "Originally #1, now #3: 2 priority jobs were placed ahead of you"
     )
+
+
+async def test_a_job_that_an_operator_moved_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    for name in "abc":
+        await queue.submit("build", id=name)
+
+    moved = await queue.move("a", after="c")
+
+    assert moved.position_message == "Originally #1, now #3: an operator moved your job"
+    assert (await queue.get("a")).position_message == moved.position_message
+    assert [job.position_message for job in await queue.jobs()] == [
+        "You are #1 in queue. Your position may change as priority jobs are added",
+        "You are #2 in queue. Your position may change as priority jobs are added",
+        moved.position_message,
+    ]
+
+
+async def test_a_job_whose_own_priority_was_lowered_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    for name in "abc":
+        await queue.submit("build", id=name)
+
+    await queue.set_priority("a", "low")
+
+    assert (await queue.get("a")).position_message == "Originally #1, now #3: the priority of your job was lowered"
+
+
+async def test_a_job_behind_one_that_was_handed_back_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    await queue.submit("build", id="first")
+    claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+    await queue.submit("build", id="second")
+    (lease,) = claimed.leases
+    await queue.store.finish([Outcome(job_id="first", token=lease.token, state=qo.State.QUEUED)])
+
+    expected = "Originally #1, now #2: earlier jobs came back or moved up"
+    assert (await queue.get("second")).position_message == expected
+    assert (await queue.jobs())[1].position_message == expected
+
+
+async def test_jobs_that_are_listed_are_told_by_how_many_they_were_overtaken(queue: qo.Queue) -> None:
+    for name in "ab":
+        await queue.submit("build", id=name)
+    await queue.submit("build", priority="high")
+
+    assert [job.position_message for job in (await queue.jobs())[1:]] == [
+        "Originally #1, now #2: 1 priority job was placed ahead of you",
+        "Originally #2, now #3: 1 priority job was placed ahead of you",
+    ]
+
+
+async def test_a_job_that_starts_while_it_is_read_is_told_no_place(queue: qo.Queue) -> None:
+    """Who was placed ahead is asked after the job was read; by then it may have left the line."""
+    job = await queue.submit("build")
+    await queue.submit("build", priority="high")
+    positions = queue.store.positions
+
+    async def starts_first(job_ids: Sequence[str]) -> Any:
+        await queue.cancel(job.id)
+        return await positions(job_ids)
+
+    queue.store.positions = starts_first  # type: ignore[method-assign]
+
+    read = await queue.get(job.id)
+
+    assert (read.position, read.position_message) == (2, "Originally #1, now #2: other jobs went ahead of you")
 
 
 async def test_ids_are_made_and_sort_by_time(queue: qo.Queue) -> None:

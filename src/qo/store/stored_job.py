@@ -40,6 +40,7 @@ def stored_job(
         unique=row.unique_key,
         position=position,
         position_original=row.position_original,
+        displaced=row.displaced,
         iterations=row.iterations,
         iterations_granted=row.iterations_granted,
         iterations_max=row.iterations_max,

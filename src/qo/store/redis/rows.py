@@ -60,6 +60,8 @@ class JobRow(msgspec.Struct, gc=False):
     confirming_at: int | None = None
     reminded: int = 0
     finished_at: int | None = None
+    undisturbed_key: int | None = None
+    displaced: str | None = None
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):

@@ -68,6 +68,8 @@ class JobRow(msgspec.Struct, gc=False):
     confirming_at: int | None
     reminded: int
     finished_at: int | None
+    undisturbed_key: int | None
+    displaced: str | None
 
 
 SELECT = "SELECT * FROM job"

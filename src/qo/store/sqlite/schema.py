@@ -251,7 +251,13 @@ AUDIT_COUNTER = """
 INSERT INTO counter SELECT 'last_audit', max(id) FROM audit HAVING count(*) > 0;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER)
+# What people did to a job's place: by the first it is known when a moved job joined, the second is told to its user.
+DISPLACED = """
+ALTER TABLE job ADD COLUMN undisturbed_key INTEGER; -- the order key before a person or a move beside it changed it
+ALTER TABLE job ADD COLUMN displaced TEXT;          -- how a person put it further back
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, DISPLACED)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

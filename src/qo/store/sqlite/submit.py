@@ -258,4 +258,6 @@ _BLANK = JobRow(
     confirming_at=None,
     reminded=0,
     finished_at=None,
+    undisturbed_key=None,
+    displaced=None,
 )
