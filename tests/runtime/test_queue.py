@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,8 +12,9 @@ import msgspec
 import pytest
 
 import qo
+from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.runtime.queue import SUBMIT_AT_ONCE
-from qo.store.values import Outcome
+from qo.store.values import Average, Outcome, Registration, TaskOptions
 
 
 async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
@@ -229,6 +231,29 @@ async def test_a_tier_brings_its_limits_boost_quota_and_cap(queue: qo.Queue) -> 
     assert (usage.jobs_used, usage.jobs_remaining) == (1, 49)
 
 
+@pytest.mark.parametrize("has_worker", [True, False])
+@pytest.mark.parametrize("measured", ["task", "tier", None])
+async def test_when_to_come_back_is_a_guess_until_it_was_measured(
+    queue: qo.Queue, measured: str | None, has_worker: bool
+) -> None:
+    if measured is not None:
+        name = duration_of_task("build") if measured == "task" else duration_of_tier("partner")
+        await queue.store.observe([(Average(name=name, first=6000, weight=0.3), 6000.0)])
+    if has_worker:
+        options = (TaskOptions(name="build"),)
+        await queue.store.register(Registration(name="w", tasks=options, places=2, lifetime_ms=10**9))
+    await queue.submit_many([qo.New("build")] * 100)
+
+    with pytest.raises(qo.QueueFull) as refusal:
+        await queue.submit("build", user="ada", tier="partner")
+
+    average_minutes = 100 if measured else 10
+    minutes = refusal.value.retry_after.total_seconds() / 60
+    assert minutes == math.ceil(average_minutes / (2 if has_worker else 1) / 15) * 15
+    assert refusal.value.is_guess == (measured is None or not has_worker)
+    assert ("a first guess" in str(refusal.value)) == refusal.value.is_guess
+
+
 async def test_a_full_line_refuses_users_and_says_when_to_come_back(queue: qo.Queue) -> None:
     await queue.submit_many([qo.New("build")] * 100)
 
@@ -237,7 +262,9 @@ async def test_a_full_line_refuses_users_and_says_when_to_come_back(queue: qo.Qu
 
     # One job over the cap, a first guess of 600 s, nobody works: 10 minutes, rounded up to 15.
     assert refusal.value.retry_after == timedelta(minutes=15)
-    assert "try again in 15 minutes" in str(refusal.value)
+    assert str(refusal.value) == (
+        "The system is busy, try again in 15 minutes, a first guess (100 jobs in line, cap 100)."
+    )
     assert (await queue.submit("build")).position == 101
 
 

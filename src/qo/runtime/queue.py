@@ -17,9 +17,10 @@ import msgspec
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
-from qo.job import Estimate, Job, New, Usage, moment
+from qo.job import Basis, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
 from qo.policy.days import day_of, midnight
+from qo.policy.groups import GLOBAL
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
 from qo.policy.why import Why, explain
@@ -31,7 +32,7 @@ from qo.runtime.positions import Positions
 from qo.runtime.reasons import facts_of
 from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
-from qo.runtime.waiting import active_places, average_duration
+from qo.runtime.waiting import average_duration, places_among
 from qo.runtime.watching import watch_job
 from qo.settings import Settings
 from qo.store.base import Store
@@ -179,13 +180,16 @@ class Queue:
             assert new.phase is not None
             assert answer.taken_by is not None
             raise PhaseTaken(new.parent, new.phase, answer.taken_by)
+        average = await average_duration(self.store, self.settings, task=new.task, tier=new.tier)
+        workers = await self.store.workers()
         wait = retry_after(
             over=answer.waiting - answer.cap,
-            average_seconds=await average_duration(self.store, self.settings, task=None, tier=new.tier),
-            places=await active_places(self.store),
+            average_seconds=average.seconds,
+            places=places_among(workers, limit=(await self.store.group(GLOBAL)).limit),
             step_seconds=self.settings.queue.retry_after_step_secs,
         )
-        raise QueueFull(answer.waiting, answer.cap, wait)
+        is_guess = average.basis is Basis.FIRST_GUESS or not workers
+        raise QueueFull(answer.waiting, answer.cap, wait, is_guess=is_guess)
 
     def warn_of_ignored(self, ignored: Sequence[LimitIgnored]) -> None:
         for each in ignored:
@@ -305,7 +309,8 @@ class Queue:
         return await self.store.positions(overtaken) if overtaken else {}
 
     async def estimate(self, job_id: str) -> Estimate | None:
-        """When a job in line will probably start; None for one that is not, or that cannot start as things stand.
+        """When a job in line will probably start; None for one that is not in line. Where it is not known, the
+        estimate's message says why.
 
         From the first call on, and while somebody asks, estimates of the whole line are kept fresh in the background.
         """
