@@ -14,7 +14,7 @@ from stores import StoreUnderTest
 
 from bench import calibration
 from qo.errors import StoreUnavailable
-from qo.job import Basis, Estimate, Job, State
+from qo.job import Basis, Estimate, Job, State, moment
 from qo.policy.estimate import (
     base_estimate,
     duration_of_task,
@@ -25,10 +25,12 @@ from qo.policy.estimate import (
     starts_now,
 )
 from qo.runtime.estimator import LOOK_AT_MOST, Estimator
+from qo.runtime.forecast import Situation, forecast_line
 from qo.settings import Settings
 from qo.store.values import (
     Average,
     Bounds,
+    GroupStatus,
     Limit,
     Outcome,
     Registration,
@@ -37,6 +39,7 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    WorkerInfo,
 )
 
 START_MS = 1_800_000_000_000
@@ -319,6 +322,37 @@ async def test_a_job_whose_group_is_full_is_not_told_now_by_an_idle_worker(scene
 
     assert estimate is not None
     assert estimate != starts_now()
+
+
+@pytest.mark.parametrize(
+    ("group", "has_room"),
+    [
+        (GroupStatus(group="gpu"), True),
+        (GroupStatus(group="gpu", limit=2, active=1), True),
+        (GroupStatus(group="gpu", limit=2, active=2), False),
+        (GroupStatus(group="gpu", closed_until=moment(START_MS + 60_000)), False),
+        (GroupStatus(group="gpu", limit=2, closed_until=moment(START_MS + 60_000)), False),
+    ],
+)
+def test_one_that_comes_after_a_replay_is_told_now_only_if_its_groups_have_room(
+    group: GroupStatus, has_room: bool
+) -> None:
+    now = moment(START_MS)
+    worker = WorkerInfo(name="w", tasks=("build",), places=5, running=0, registered_at=now, expires_at=now)
+    situation = Situation(now=START_MS / 1000, line=[], leases=[], groups=[group], workers=[worker], means={})
+    job = Job(
+        id="new",
+        task="build",
+        state=State.QUEUED,
+        status="queued",
+        priority=50,
+        groups=("global", "build", "gpu"),
+        submitted_at=now,
+        attempts=0,
+        position=1,
+    )
+
+    assert forecast_line(situation, SETTINGS).has_room_for(job) == has_room
 
 
 async def test_a_job_whose_slot_nobody_will_give_back_is_told_that(scene: Scene) -> None:

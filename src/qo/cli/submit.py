@@ -124,4 +124,4 @@ def submit(
 
 
 def _tell_submitted(job: Job) -> None:
-    say(f"{told(job, with_start=True)}")
+    say(told(job, with_start=True))

@@ -57,7 +57,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     spare_places: Mapping[str, int]
     """by task, how many places of workers are free when all jobs in line that can start have started"""
     spare_slots: Mapping[str, int]
-    """by limited group, the same of its slots"""
+    """by group that is limited or closed, the same of its slots"""
     margin_seconds: float
     has_data: bool
     """whether anything that waits or runs has run before"""
@@ -136,11 +136,12 @@ def _spare_places(situation: Situation, starting: Sequence[InLine]) -> dict[str,
 
 def _spare_slots(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
     taken = Counter(group for job in starting for group in job.groups)
-    return {
-        group.group: 0 if group.closed_until is not None else group.limit - group.active - taken[group.group]
+    spare = {
+        group.group: group.limit - group.active - taken[group.group]
         for group in situation.groups
         if group.limit is not None
     }
+    return spare | {group.group: 0 for group in situation.groups if group.closed_until is not None}
 
 
 def _margin(situation: Situation, durations: _Durations) -> float:
