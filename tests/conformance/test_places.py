@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
 from harness import (
     HOUR,
     MINUTE,
@@ -9,6 +12,7 @@ from harness import (
     age,
     claim,
     hand_back,
+    line,
     numbered,
     retry_later,
     standing,
@@ -253,3 +257,37 @@ async def test_of_many_jobs_each_is_counted_for_itself(store: Store, crowd: int)
     places = await store.positions([*waiting, "nobody"])
 
     assert [places[job_id].placed_ahead for job_id in waiting] == [2 * (len(waiting) - n) for n in range(len(waiting))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_whatever_people_do_the_count_is_that_of_jobs_ahead_that_joined_later(store: Store, seed: int) -> None:
+    rng = random.Random(seed)
+    joined: dict[str, int] = {}
+    for number in range(120):
+        boost = rng.choice([0, 0, 1, 5, 63])
+        job_id, user = f"j{number}", f"boosted-by-{boost}"
+        await submit(store, job_id, priority=rng.choice([10, 50, 50, 70]), user=user, standing=standing(boost=boost))
+        joined[job_id] = number
+        if number % 4 == 0:
+            await store.set_priority(rng.choice([10, 30, 50, 90]), job_id=rng.choice(await line(store)), now=NOW)
+        if number % 4 == 1 and number > 20:
+            moved, other = rng.sample(await line(store), 2)
+            await store.move(moved, **{rng.choice(["before", "after"]): other}, now=NOW)
+        if number % 6 == 2:
+            (lease,) = await claim(store)
+            if rng.random() < 0.5:
+                await hand_back(store, lease)
+
+    in_line = await line(store)
+    places = await store.positions(in_line)
+
+    worse = 0
+    for rank, job_id in enumerate(in_line, start=1):
+        place = places[job_id]
+        assert place.position == rank
+        if rank > place.original:
+            worse += 1
+            assert place.placed_ahead == sum(joined[other] > joined[job_id] for other in in_line[: rank - 1])
+        else:
+            assert place.placed_ahead is None
+    assert worse > 20
