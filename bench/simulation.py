@@ -20,7 +20,7 @@ from qo.job import State
 from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
 from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.runtime.estimator import Estimator
-from qo.runtime.waiting import active_places, average_duration
+from qo.runtime.waiting import AverageRun, active_places, average_duration
 from qo.settings import Settings
 from qo.store.base import Store
 from qo.store.sqlite import SQLiteStore
@@ -152,7 +152,7 @@ class Simulation:
         forecast = await self.estimator.fresh()
         new = [(job_id, rank) for job_id, rank in forecast.ranks.items() if job_id not in self.told]
         places = await active_places(self.store) if new else 0
-        averages: dict[tuple[str, str | None], float] = {}
+        averages: dict[tuple[str, str | None], AverageRun] = {}
         for job_id, rank in new:
             learnt = self.estimator.estimate(job_id)
             if learnt is None:
@@ -163,7 +163,7 @@ class Simulation:
             base = base_estimate(
                 position=rank + 1,
                 active_workers=places,
-                average_seconds=averages[kind],
+                average_seconds=averages[kind].seconds,
                 settings=self.settings.estimate,
             )
             self.told[job_id] = Told(self.store.now, learnt, base, forecast.tasks[rank])

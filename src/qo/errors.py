@@ -122,12 +122,14 @@ class PhaseTaken(SubmitRefused):
 
 
 class QueueFull(SubmitRefused):
-    """The line is at its cap."""
+    """The line is at its cap. `is_guess`: no such job has ended yet, or no worker runs, so `retry_after` is a guess."""
 
-    def __init__(self, waiting: int, cap: int, retry_after: timedelta) -> None:
+    def __init__(self, waiting: int, cap: int, retry_after: timedelta, *, is_guess: bool = False) -> None:
         minutes = math.ceil(retry_after.total_seconds() / 60)
         said = "1 minute" if minutes == 1 else f"{minutes} minutes"
-        super().__init__(f"The system is busy, try again in {said} ({waiting} jobs in line, cap {cap}).")
+        guess = ", a first guess" if is_guess else ""
+        super().__init__(f"The system is busy, try again in {said}{guess} ({waiting} jobs in line, cap {cap}).")
+        self.is_guess = is_guess
         self.waiting = waiting
         self.cap = cap
         self.retry_after = retry_after

@@ -24,6 +24,8 @@ class Event(msgspec.Struct, frozen=True):
 
 STAGE = "stage"
 PROGRESS = "progress"
+POSITION = "position"
+"""of a job in line, told by `Queue.watch`; a store's feed has no such event"""
 PRIORITY = "priority"
 MOVED = "moved"
 AGED = "aged"

@@ -29,6 +29,13 @@ ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
 HELD = frozenset({State.STARTING, State.RUNNING})
 
 
+class Displaced(StrEnum):
+    """How a person put a waiting job further back than it would stand by itself."""
+
+    MOVED = "moved"
+    PRIORITY = "priority"
+
+
 class Progress(msgspec.Struct, frozen=True):
     done: float
     total: float | None = None
@@ -60,14 +67,26 @@ class Upgrade(msgspec.Struct, frozen=True):
     url: str
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """When a waiting job will probably start."""
+class Basis(StrEnum):
+    """What an estimate rests on."""
 
-    estimate_seconds: float
-    lower_bound: float
-    upper_bound: float
+    MEASURED = "measured"
+    FIRST_GUESS = "first_guess"
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """When a waiting job will probably start.
+
+    Where that is not known, `message` says why and everything else is None.
+    """
+
+    estimate_seconds: float | None
+    lower_bound: float | None
+    upper_bound: float | None
     message: str
-    confidence: str
+    confidence: str | None
+    basis: Basis | None
+    """`measured` once jobs of the task (or the tier) have ended, or where a job can start now; else `first_guess`"""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -98,6 +117,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position: int | None = None
     position_original: int | None = None
     position_message: str | None = None
+    displaced: str | None = None
+    """one of `Displaced` for a job that a person put further back since it joined the line"""
     upgrade: Upgrade | None = None
     usage: Usage | None = None
     estimate: Estimate | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -15,6 +16,9 @@ import termios
 import pytest
 from installed_command import COMMAND, environment
 
+import qo
+from qo.store.values import Registration, TaskOptions
+
 
 def test_submitting_tells_the_place_in_line_and_the_id(call):
     call("submit", "build")
@@ -22,7 +26,7 @@ def test_submitting_tells_the_place_in_line_and_the_id(call):
     done = call("submit", "build", '{"id": 7}', "--user", "ada", "--id", "job-2")
 
     assert done.code == 0
-    assert done.out.startswith("build job-2 is #2 in line. It starts in about ")
+    assert done.out.startswith("build job-2 is #2 in line, when it starts is not known yet: no worker runs task build.")
     assert call("jobs", "--user", "ada", "--json").json[0]["id"] == "job-2"
 
 
@@ -120,10 +124,24 @@ def test_jobs_are_listed_in_line_order_and_filtered(call, submit):
     assert call("jobs", "--json", "--status", "running").json == []
 
 
-def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submit):
+@pytest.fixture
+def busy_worker(tmp_path):
+    """A worker with one place, which is taken, of which the store knows nothing else yet."""
+
+    async def register():
+        async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={}) as line:
+            options = (TaskOptions(name="build"),)
+            await line.store.register(Registration(name="w", tasks=options, places=1, lifetime_ms=10**9))
+            await line.submit("build")
+            await line.store.claim(worker="w", tasks=["build"], places=1, lease_ms=10**9, claim_id="c")
+
+    asyncio.run(register())
+
+
+def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submit, busy_worker):
     for number in range(3):
-        submit("build", "--id", f"job-{number}")
-    words = "14 minutes-26 minutes"  # second in line, no worker, 10 minutes as the first guess
+        submit("build", "--id", f"job-{number}", "--user", "ada", "--tier", "partner")
+    words = "14 minutes-26 minutes (first guess)"  # second in line, one place, 10 minutes as the first guess
 
     one, all_of_them, the_line = (
         call(*asked, "--json").json for asked in (["job", "job-1"], ["jobs"], ["queue", "list"])
@@ -131,21 +149,26 @@ def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submi
 
     assert one["estimate"] == all_of_them[1]["estimate"] == the_line[1]["estimate"]
     assert (one["estimate"]["estimate_seconds"], one["estimate"]["message"]) == (1200, words)
-    assert re.search(rf"^  starts in +{words} \(medium confidence\)$", call("job", "job-1").out, re.MULTILINE)
+    assert (one["estimate"]["basis"], one["estimate"]["confidence"]) == ("first_guess", "low")
+    assert re.search(rf"^  starts in +{re.escape(words)}$", call("job", "job-1").out, re.MULTILINE)
     for asked in (["jobs"], ["queue", "list"]):
         header, _, second, *_ = call(*asked).out.splitlines()
         assert "starts in" in header
         assert words in second
-    assert call("submit", "build", "--json").json["estimate"]["message"] == "28 minutes-52 minutes"
+    told = call("submit", "build", "--user", "ada", "--tier", "partner").out
+    assert told.endswith("is #4 in line, it starts in 28 minutes-52 minutes (first guess).\n")
 
 
 def test_a_job_that_cannot_start_as_things_stand_is_shown_without_a_time(call, submit):
     job = submit("build", "--group", "gpu")
     call("queue", "pause", "gpu")
 
-    assert call("job", job, "--json").json["estimate"] is None
-    assert "starts in" not in call("job", job).out
-    assert "starts in" not in call("jobs").out
+    estimate = call("job", job, "--json").json["estimate"]
+    assert (estimate["estimate_seconds"], estimate["message"]) == (None, "not known yet: no worker runs task build")
+    assert re.search(r"^  starts in +not known yet: no worker runs task build$", call("job", job).out, re.MULTILINE)
+    header, row = call("jobs").out.splitlines()
+    assert "starts in" in header
+    assert "not known yet" in row
 
 
 def test_a_table_in_a_pipe_is_whole_and_plain(call, submit):
@@ -215,6 +238,24 @@ def test_watching_follows_a_job_to_its_end(call, start, app, submit):
     assert watching.ends() == 0
     events = [json.loads(line) for line in call("job", job, "--watch", "--json").out.splitlines()]
     assert [event["kind"] for event in events] == ["succeeded"]
+
+
+def test_watching_tells_a_job_in_line_its_position_when_it_changed_and_every_few_seconds(call, start, submit):
+    first, job = submit("build"), submit("build")
+    watching = start("job", job, "--watch")
+    watching.until("is #2 in line")
+
+    call("cancel", first)
+    told = watching.until("is #1 in line")
+    again = watching.until("is #1 in line")
+    submit("build", "--priority", "urgent")
+    overtaken = watching.until("is #2 in line")
+
+    for line in (told, again):
+        assert line.endswith(f"build {job} is #1 in line, when it starts is not known yet: no worker runs task build\n")
+    assert overtaken.endswith("is #2 in line, when it starts is not known yet: no worker runs task build\n")
+    submit("build", "--priority", "urgent")
+    assert "Originally #2, now #3: 2 priority jobs were placed ahead of you" in watching.until("is #3 in line")
 
 
 def test_watching_a_job_that_fails_is_exit_code_1(call, worker, submit):

@@ -228,7 +228,9 @@ class Line:
     def join(self, job: JobRow, now: int) -> None:
         """The job is in line from now on, at a place of its own."""
         job.state = State.QUEUED
+        job.sequence = self.state.next_sequence
         job.key = self.draw_key(job.priority, job.boost)
+        job.undisturbed_key = job.displaced = None
         job.joined_at = job.aged_at = now
         job.deferred = False
         job.due_at = job.steady_at = None

@@ -40,7 +40,7 @@ class People(Steps):
             detail = {"priority": priority, "from": job.priority}
             job.priority = priority
             if job.key is not None:
-                job.key = order_key(priority, place_of(job.key))
+                self.change_key(job, order_key(priority, place_of(job.key)), "priority")
             if job.state is State.QUEUED:
                 self.enter(job, now)
             self.tell(PRIORITY, job.id, detail, now)
@@ -58,9 +58,10 @@ class People(Steps):
                 raise InvalidTransition(f"Job {one.id!r}", one.state, "moved", "only jobs in line are")
         place, spread = self.place_beside(job, other, is_before=before is not None)
         for neighbour, new_place in spread:
+            neighbour.undisturbed_key = neighbour.undisturbed_key or neighbour.key
             neighbour.key = order_key(priority_of(neighbour.key), new_place)
         job.priority = other.priority
-        job.key = order_key(priority_of(other.key), place)
+        self.change_key(job, order_key(priority_of(other.key), place), "moved")
         for moved in sorted((neighbour for neighbour, _ in spread), key=lambda row: row.key):
             self.enter(moved, now)
         self.enter(job, now)
@@ -69,6 +70,15 @@ class People(Steps):
         self.audit_entry(by, "move", job.id, detail, now)
         self.hand_over(now)
         return self.as_job(job)
+
+    def change_key(self, job: JobRow, key: int, reason: str) -> None:
+        """By a person, who is the reason if that puts the job further back than it would stand by itself."""
+        job.undisturbed_key = job.undisturbed_key or job.key
+        if key <= job.undisturbed_key:
+            job.displaced = None
+        elif key > job.key:
+            job.displaced = reason
+        job.key = key
 
     def place_beside(self, job: JobRow, other: JobRow, *, is_before: bool) -> tuple[int, list[tuple[JobRow, int]]]:
         """A place directly before or after another job, and new places for those that must make room for it."""

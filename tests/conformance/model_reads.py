@@ -14,7 +14,7 @@ from model_upkeep import Upkeep
 from qo.errors import ParentNotFound
 from qo.event import AuditEntry, Feed
 from qo.job import Job, State, moment, status_of
-from qo.policy.ordering import priority_of
+from qo.policy.ordering import MOVED_COUNTED_AT_MOST, place_of, priority_of, was_moved
 from qo.store.values import (
     Blockers,
     GroupStatus,
@@ -22,6 +22,7 @@ from qo.store.values import (
     Lease,
     Mean,
     ParentStatus,
+    Place,
     Record,
     SeriesPoint,
     SlotInfo,
@@ -54,6 +55,7 @@ class Reads(Upkeep):
             unique=row.unique,
             position=self.rank(row) if row.state is State.QUEUED else None,
             position_original=row.position_original,
+            displaced=row.displaced,
             iterations=row.iterations,
             iterations_batch=row.iterations_batch,
             iterations_granted=row.iterations_granted,
@@ -117,9 +119,18 @@ class Reads(Upkeep):
             InLine(id=row.id, task=row.task, tier=row.tier, groups=self.groups_of_job(row)) for row in self.in_line()
         )[:limit]
 
-    def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        ranks = {row.id: rank for rank, row in enumerate(self.in_line(), start=1)}
-        return ranks if job_ids is None else {id: ranks[id] for id in job_ids if id in ranks}
+    def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
+        return {row.id: self.place(row) for row in self.in_line() if row.id in job_ids}
+
+    def place(self, row: JobRow) -> Place:
+        position, placed_ahead = self.rank(row), None
+        moved = [job for job in self.state.jobs.values() if job.key is not None and was_moved(place_of(job.key))]
+        if position > row.position_original and len(moved) <= MOVED_COUNTED_AT_MOST:
+            ahead = [other for other in self.in_line() if other.key < row.key]
+            placed_ahead = sum(other.sequence > row.sequence for other in ahead)
+        return Place(
+            position=position, original=row.position_original, placed_ahead=placed_ahead, displaced=row.displaced
+        )
 
     def waiting_count(self) -> int:
         return len(self.in_line())

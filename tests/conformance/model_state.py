@@ -55,6 +55,11 @@ class JobRow:
     joined_at: int | None = None
     aged_at: int | None = None
     position_original: int | None = None
+    sequence: int = 0
+    """what it drew when it joined the line"""
+    undisturbed_key: int | None = None
+    """its order key before a person, or a move beside it, first changed it"""
+    displaced: str | None = None
 
     attempts: int = 0
     started_at: int | None = None

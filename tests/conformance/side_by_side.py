@@ -120,7 +120,7 @@ class SideBySide:
         state = self.model.state
         groups = sorted({group for job in state.jobs.values() for group in self.model.groups_of_job(job)})
         everything = [
-            step("positions"),
+            step("positions", list(state.jobs)),
             step("positions", [*list(state.jobs)[::2], "nobody"]),
             step("waiting_count"),
             step("line", limit=1),

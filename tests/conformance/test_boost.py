@@ -28,7 +28,7 @@ async def test_a_hundred_boosted_jobs_delay_a_waiting_base_job_by_at_most_five(s
         await submit(store, f"boosted{number}", user=f"u{number}", standing=standing(boost=5))
 
     positions = await store.positions(base)
-    assert all(positions[job_id] - rank <= 5 for rank, job_id in enumerate(base, start=1))
+    assert all(positions[job_id].position - rank <= 5 for rank, job_id in enumerate(base, start=1))
 
 
 async def test_inside_one_tier_the_line_stays_first_in_first_out(store: Store) -> None:

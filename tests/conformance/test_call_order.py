@@ -79,7 +79,7 @@ async def test_a_renewal_and_an_extension_begun_together_end_no_earlier_than_eit
     )
     (present,) = await store.leases()
 
-    told = [answer.expires_at for (answer,) in answers if answer.expires_at is not None]
+    told = [held.expires_at for answer in answers for held in answer.held if held.expires_at is not None]
     assert len(told) == 3
     assert present.expires_at >= max(told) >= moment(NOW + 3 * LEASE)
 

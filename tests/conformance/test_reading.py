@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from harness import (
     HOUR,
@@ -183,13 +185,17 @@ async def test_a_staged_job_that_succeeded_is_ready(store: Store) -> None:
     assert by_status[0].status == "ready"
 
 
-async def test_positions_are_ranks_from_one_of_all_or_of_the_given(store: Store) -> None:
+async def ranks(store: Store, job_ids: Iterable[str]) -> dict[str, int]:
+    return {job_id: place.position for job_id, place in (await store.positions(list(job_ids))).items()}
+
+
+async def test_positions_are_ranks_from_one_of_those_in_line(store: Store) -> None:
     await submit_all(store, "abcd")
     await store.set_priority(10, job_id="d", now=NOW)
     await claim(store)
 
-    assert await store.positions() == {"a": 1, "b": 2, "c": 3}
-    assert await store.positions(["c", "a", "d", "nobody"]) == {"c": 3, "a": 1}
+    assert await ranks(store, "abcd") == {"a": 1, "b": 2, "c": 3}
+    assert await ranks(store, ["c", "a", "d", "nobody"]) == {"c": 3, "a": 1}
     assert await store.positions([]) == {}
 
 
@@ -208,7 +214,7 @@ async def test_jobs_that_are_put_aside_have_a_position_like_all_others(store: St
     await submit_all(store, ["a", "b"], groups=("gpu",))
     await submit(store, "c")
 
-    assert await store.positions() == {"a": 1, "b": 2, "c": 3}
+    assert await ranks(store, "abc") == {"a": 1, "b": 2, "c": 3}
 
 
 async def test_only_jobs_in_line_are_counted_and_have_a_position(store: Store) -> None:
@@ -322,7 +328,7 @@ async def test_reading_changes_nothing(store: Store, snapshot) -> None:
 
     await store.jobs()
     await store.line(limit=10)
-    await store.positions()
+    await store.positions(["q1", "failed"])
     await store.blockers("q1", now=NOW)
     await store.groups()
     await store.group("gpu")

@@ -337,6 +337,14 @@ def test_a_full_line_is_told_in_whole_minutes_never_none(seconds, said):
 
     assert str(full) == f"The system is busy, try again in {said} (103 jobs in line, cap 100)."
     assert full.retry_after == timedelta(seconds=seconds)
+    assert not full.is_guess
+
+
+def test_a_time_to_try_again_that_nobody_measured_is_called_a_first_guess():
+    full = QueueFull(103, 100, timedelta(hours=7), is_guess=True)
+
+    assert str(full) == "The system is busy, try again in 420 minutes, a first guess (103 jobs in line, cap 100)."
+    assert full.is_guess
 
 
 # --- tiers ------------------------------------------------------------------------------------------------------

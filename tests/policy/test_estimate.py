@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.job import Estimate
-from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
+from qo.job import Basis, Estimate
+from qo.policy.estimate import (
+    base_estimate,
+    duration_of_task,
+    duration_of_tier,
+    no_data,
+    no_worker,
+    not_known,
+    starts_now,
+)
 from qo.settings import EstimateSettings
 
 DEFAULTS = EstimateSettings()
@@ -26,6 +34,7 @@ def test_fifth_in_line_at_two_workers_and_ten_minutes_a_job_is_17_to_32_minutes(
         upper_bound=1950,
         message="17 minutes-32 minutes",
         confidence="medium",
+        basis=Basis.MEASURED,
     )
 
 
@@ -70,6 +79,52 @@ def test_confidence_is_medium_under_position_ten_and_else_low(position, confiden
 )
 def test_the_message_is_the_range_of_the_bounds_in_words(seconds, message):
     assert estimate(1, average=seconds).message == message
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spread", "message"),
+    [
+        (80, 0.2, "about 1 minute"),
+        (70, 0, "about 1 minute"),
+        (45.2, 0, "about 45 seconds"),
+        (7230, 0.001, "about 2h 0m"),
+        (1.5, 0.3, "about 1 second"),
+        (0.5, 0.3, "under 1 second"),
+        (0, 0.3, "under 1 second"),
+    ],
+)
+def test_a_range_whose_ends_read_alike_is_said_once(seconds, spread, message):
+    assert estimate(1, average=seconds, settings=EstimateSettings(spread=spread)).message == message
+
+
+@pytest.mark.parametrize("position", [1, 9, 10, 1000])
+def test_a_first_guess_says_so_and_is_never_trusted(position):
+    told = base_estimate(
+        position=position, active_workers=position, average_seconds=600, settings=DEFAULTS, basis=Basis.FIRST_GUESS
+    )
+
+    assert (told.estimate_seconds, told.lower_bound, told.upper_bound) == (600, 420, 780)
+    assert (told.message, told.confidence, told.basis) == ("7 minutes-13 minutes (first guess)", "low", "first_guess")
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        (no_worker("build"), "not known yet: no worker runs task build"),
+        (no_data("build"), "not known yet: no job of task build has ended, and it has no tier"),
+        (not_known("group gpu is paused"), "not known yet: group gpu is paused"),
+    ],
+)
+def test_where_nothing_is_known_there_are_no_numbers_but_the_reason(told, message):
+    assert told == Estimate(
+        estimate_seconds=None, lower_bound=None, upper_bound=None, message=message, confidence=None, basis=None
+    )
+
+
+def test_a_job_that_can_start_is_told_now():
+    told = starts_now()
+
+    assert (told.estimate_seconds, told.message, told.basis) == (0, "now", Basis.MEASURED)
 
 
 @pytest.mark.parametrize(

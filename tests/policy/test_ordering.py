@@ -16,6 +16,7 @@ from qo.policy.ordering import (
     NORMAL,
     SPREAD_AT_MOST,
     aged_priority,
+    displacement,
     drawn_place,
     joining_order,
     order_key,
@@ -23,7 +24,10 @@ from qo.policy.ordering import (
     parse_priority,
     place_between,
     place_of,
+    places_around,
     priority_of,
+    sequence_drawn,
+    sequence_of,
     spread_places,
     was_moved,
 )
@@ -373,3 +377,59 @@ def test_an_empty_band_has_room_anywhere_below_the_ceiling():
     assert spread is not None
     assert spread[0] == spread[2] == []
     assert 0 < spread[1] < FIRST_SEQUENCE * CELL
+
+
+# --- what a key tells of a job's past ------------------------------------------------------------------------------
+
+
+@given(sequences, boosts)
+def test_a_drawn_place_tells_which_sequence_was_drawn(sequence, boost):
+    assert sequence_of(drawn_place(sequence, boost)) == sequence
+
+
+@given(sequences, boosts, st.integers(-130, 130), boosts)
+def test_who_joined_later_is_known_without_decoding_but_for_places_around(sequence, boost, offset, other_boost):
+    other = max(sequence + offset, FIRST_SEQUENCE)
+    place = drawn_place(other, other_boost)
+    earlier_up_to, later_after = places_around(sequence)
+
+    if place <= earlier_up_to:
+        assert other <= sequence
+    if place > later_after:
+        assert other > sequence
+
+
+def test_at_most_126_drawn_places_have_to_be_decoded():
+    sequence = 10_000
+    low, high = places_around(sequence)
+    cells = range(low // CELL + 1, high // CELL + 1)
+    near = {cell + boost for cell in cells for boost in range(MAX_BOOST + 1)}
+
+    assert len(near) == 126
+
+
+@given(priorities, priorities, sequences, boosts, st.integers(1, 64))
+def test_a_moved_job_is_known_by_the_key_it_had_before(priority, other_priority, sequence, boost, step):
+    drawn = order_key(priority, drawn_place(sequence, boost))
+    moved = order_key(other_priority, CELL * sequence + step)
+
+    assert sequence_drawn(drawn, None) == sequence
+    assert sequence_drawn(moved, drawn) == sequence
+    assert sequence_drawn(moved, None) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "present", "after"),
+    [
+        (100, 120, None, "moved"),
+        (120, 130, "priority", "moved"),
+        (130, 120, "priority", "priority"),
+        (130, 100, "priority", None),
+        (130, 90, "priority", None),
+        (90, 95, None, None),
+        (100, 100, None, None),
+        (90, 120, None, "moved"),
+    ],
+)
+def test_a_job_is_displaced_by_the_last_change_that_put_it_behind_where_it_would_stand(old, new, present, after):
+    assert displacement("moved", undisturbed=100, old=old, new=new, present=present) == after

@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qo.policy.replay import (
@@ -224,6 +224,7 @@ def test_a_memoryless_run_takes_as_long_as_ever_however_long_it_ran():
     assert left == pytest.approx([100 * math.log(2)] * 3, rel=1e-6)
 
 
+@example(mean=5e-324, variation=2.0, ran=0.0, share=0.0)  # an average of 0 ms after some thousand runs
 @given(
     mean=st.floats(0, 1e6),
     variation=st.floats(0, 100),
@@ -234,6 +235,11 @@ def test_the_time_left_is_never_negative_and_always_a_number(mean, variation, ra
     left = remaining_seconds(Duration(mean, variation), ran_seconds=ran, share=share)
 
     assert 0 <= left < math.inf
+
+
+@pytest.mark.parametrize("mean", [5e-324, 1e-300, 1e-12])
+def test_runs_of_no_time_worth_speaking_of_take_none(mean):
+    assert spread_out(Duration(mean, 1)) == (0.0,)
 
 
 def moving_average(values, *, first=600.0, weight=0.3):

@@ -75,21 +75,49 @@ def test_only_one_is_singular(number, words):
 
 @pytest.mark.parametrize("original", [None, 4, 5, 100])
 def test_a_place_no_worse_than_at_first_is_told_with_the_warning_that_it_may_change(original):
-    message = position_message(4, original)
+    message = position_message(4, original, placed_ahead=None, displaced=None)
 
     assert message == "You are #4 in queue. Your position may change as priority jobs are added"
 
 
 @pytest.mark.parametrize(
-    ("original", "position", "message"),
+    ("original", "position", "placed_ahead", "message"),
     [
-        (4, 6, "Originally #4, now #6: 2 priority jobs were placed ahead of you"),
-        (4, 5, "Originally #4, now #5: 1 priority job was placed ahead of you"),
-        (1, 101, "Originally #1, now #101: 100 priority jobs were placed ahead of you"),
+        (4, 6, 2, "Originally #4, now #6: 2 priority jobs were placed ahead of you"),
+        (4, 5, 1, "Originally #4, now #5: 1 priority job was placed ahead of you"),
+        (1, 101, 100, "Originally #1, now #101: 100 priority jobs were placed ahead of you"),
+        (4, 6, 5, "Originally #4, now #6: 5 priority jobs were placed ahead of you"),
+        (4, 6, 0, "Originally #4, now #6: earlier jobs came back or moved up"),
+        (
+            4,
+            6,
+            1,
+            "Originally #4, now #6: 1 priority job was placed ahead of you, and earlier jobs came back or moved up",
+        ),
+        (4, 6, None, "Originally #4, now #6: other jobs went ahead of you"),
     ],
 )
-def test_a_place_that_got_worse_says_from_where_and_why(original, position, message):
-    assert position_message(position, original) == message
+def test_a_place_that_got_worse_says_from_where_and_why(original, position, placed_ahead, message):
+    assert position_message(position, original, placed_ahead=placed_ahead, displaced=None) == message
+
+
+@pytest.mark.parametrize("placed_ahead", [None, 0, 2])
+@pytest.mark.parametrize(
+    ("displaced", "message"),
+    [
+        ("moved", "Originally #4, now #6: an operator moved your job"),
+        ("priority", "Originally #4, now #6: the priority of your job was lowered"),
+    ],
+)
+def test_a_job_that_a_person_put_back_is_told_so(displaced, placed_ahead, message):
+    assert position_message(6, 4, placed_ahead=placed_ahead, displaced=displaced) == message
+
+
+@pytest.mark.parametrize("displaced", ["moved", "priority"])
+def test_what_a_person_did_is_not_told_of_a_place_that_is_no_worse(displaced):
+    message = position_message(4, 4, placed_ahead=None, displaced=displaced)
+
+    assert message == "You are #4 in queue. Your position may change as priority jobs are added"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from qo.policy.days import DAY_MS
 from qo.policy.estimate import base_estimate
 from qo.runtime.queue import Queue
 from qo.runtime.wait_times import WaitTimeEstimator
+from qo.runtime.waiting import active_places, average_duration
 from qo.settings import Settings, load_settings
 from qo.store.values import Registration, TaskOptions
 
@@ -86,14 +87,29 @@ async def iterations_remaining_after_a_batch(queue: qo.Queue, *, tier: str) -> i
     return job.usage.iterations_remaining
 
 
-async def first_guess(queue: qo.Queue, *, tier: str | None) -> float:
+async def first_guess(queue: qo.Queue, *, tier: str) -> float:
+    """What the first in line is told while the only place is taken and nothing has ended yet."""
+    await register(queue, 1)
+    await queue.submit("build")
+    await queue.store.claim(worker="w0", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
     submitted = await queue.submit("build", user="ada", tier=tier)
     return await told_seconds(queue, submitted.id)
+
+
+async def first_guess_of_a_refusal(queue: qo.Queue, *, tier: str | None) -> float:
+    """To the second: who is refused is told when to come back, here without rounding and with one place."""
+    full = with_settings(queue, cap=1, cap_applies_to="all", retry_after_step_secs=1)
+    await full.submit("build")
+    with pytest.raises(qo.QueueFull) as refusal:
+        await full.submit("build", user="ada", tier=tier)
+    assert refusal.value.is_guess
+    return refusal.value.retry_after.total_seconds()
 
 
 async def told_seconds(queue: qo.Queue, job_id: str) -> float:
     estimate = (await queue.get(job_id)).estimate
     assert estimate is not None
+    assert estimate.estimate_seconds is not None, estimate.message
     return estimate.estimate_seconds
 
 
@@ -187,23 +203,25 @@ async def average_after(queue: qo.Queue, *seconds: float, tier: str) -> float:
 
 
 async def average_after_a_run_of_no_time(queue: qo.Queue, *, tier: str | None, of_another_task: bool) -> float:
-    """What a job is told that would start after one run, with nobody there to run it."""
+    """What is reckoned with for the next job, after one run."""
     worker = qo.Worker(queue, "worker-1")
 
     @worker.task
     async def build() -> None: ...
 
     await run_one(queue, worker, "build", user="ada", tier=tier)
-    waits = await queue.submit("other" if of_another_task else "build", user="ada", tier=tier)
-    return round(await told_seconds(queue, waits.id))
+    average = await average_duration(
+        queue.store, queue.settings, task="other" if of_another_task else "build", tier=tier
+    )
+    assert average.basis == "measured"
+    return round(average.seconds)
 
 
 async def active_workers(queue: qo.Queue, *places: int, limit: int | None = None) -> float:
     await register(queue, *places)
     if limit is not None:
         await queue.set_limit("global", limit)
-    job = await queue.submit("build")
-    return 600 / await told_seconds(queue, job.id)
+    return await active_places(queue.store)
 
 
 async def nudge(queue: qo.Queue, *, tier: str | None, url: str | None = URL) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ import pytest
 from running import soon
 
 import qo
-from qo.policy.estimate import duration_of_task
+from qo.policy.estimate import duration_of_task, not_known, starts_now
 from qo.runtime import estimator
 from qo.runtime.estimator import Estimator
 from qo.store.values import Average, Registration, TaskOptions
@@ -29,10 +29,11 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
-async def one_place_and_runs_of_a_minute(queue: qo.Queue) -> None:
+async def one_place_and_runs_of_a_minute(queue: qo.Queue, *, has_run: bool = True) -> None:
     worker = Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9)
     await queue.store.register(worker)
-    await queue.store.observe([(Average(name=duration_of_task("build"), first=60, weight=0.3), 60.0)] * 20)
+    if has_run:
+        await queue.store.observe([(Average(name=duration_of_task("build"), first=60, weight=0.3), 60.0)] * 20)
 
 
 # --- who is told ----------------------------------------------------------------------------------------------
@@ -62,25 +63,54 @@ async def test_jobs_in_a_list_have_each_their_own_estimate_and_those_not_in_line
     assert told["later"] is None
 
 
-async def test_before_anything_has_run_everybody_in_the_list_has_the_base_estimate(queue: qo.Queue) -> None:
+async def test_before_anything_has_run_only_those_with_a_tier_are_told_a_first_guess(queue: qo.Queue) -> None:
+    worker = Registration(
+        name="w", tasks=(TaskOptions(name="build"), TaskOptions(name="mail")), places=1, lifetime_ms=10**9
+    )
+    await queue.store.register(worker)
+    await queue.submit("build")
+    await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
     await queue.submit_many([qo.New("build", id="a"), qo.New("mail", id="b", user="ada", tier="cto_scale")])
 
-    first, second = await queue.jobs()
+    first, second, _ = await queue.jobs()
 
     assert first.estimate is not None
     assert second.estimate is not None
-    # With its boost the second has become the first; nobody works yet, which counts as one place.
-    assert (first.id, first.estimate.estimate_seconds, first.estimate.message) == ("b", 900, "10 minutes-19 minutes")
-    assert (second.id, second.estimate.estimate_seconds) == ("a", 2 * 600)
+    # With its boost the second has become the first.
+    assert (first.id, first.estimate.estimate_seconds) == ("b", 900)
+    assert first.estimate.message == "10 minutes-19 minutes (first guess)"
+    assert (first.estimate.confidence, first.estimate.basis) == ("low", "first_guess")
+    assert (second.id, second.estimate.estimate_seconds) == ("a", None)
+    assert second.estimate.message == "not known yet: no job of task build has ended, and it has no tier"
+
+
+async def test_without_a_worker_a_job_is_told_no_time_but_why(queue: qo.Queue) -> None:
+    job = await queue.submit("build", user="ada", tier="partner")
+
+    estimate = (await queue.get(job.id)).estimate
+
+    assert estimate == await queue.estimate(job.id)
+    assert estimate is not None
+    assert (estimate.estimate_seconds, estimate.confidence, estimate.basis) == (None, None, None)
+    assert estimate.message == "not known yet: no worker runs task build"
+
+
+async def test_with_an_idle_worker_a_job_is_told_that_it_starts_now(queue: qo.Queue) -> None:
+    await queue.store.register(Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9))
+    job = await queue.submit("build")
+
+    estimate = (await queue.get(job.id)).estimate
+
+    assert estimate is not None
+    assert (estimate.message, estimate.estimate_seconds) == ("now", 0)
 
 
 @pytest.mark.parametrize("has_run", [True, False])
 @pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
-async def test_a_job_that_cannot_start_as_things_stand_has_none(
+async def test_a_job_that_cannot_start_as_things_stand_is_told_why_instead_of_when(
     queue: qo.Queue, has_run: bool, was_replayed: bool
 ) -> None:
-    if has_run:
-        await one_place_and_runs_of_a_minute(queue)
+    await one_place_and_runs_of_a_minute(queue, has_run=has_run)
     await queue.pause("gpu")
     await queue.set_limit("licence", 0)
     await queue.submit("build", id="free")
@@ -91,9 +121,10 @@ async def test_a_job_that_cannot_start_as_things_stand_has_none(
 
     told = {job.id: job.estimate for job in await queue.jobs()}
 
-    assert (told["paused"], told["shut out"]) == (None, None)
-    assert (await queue.get("paused")).estimate is None
-    assert told["free"] is not None
+    assert told["paused"] == not_known("group gpu is paused")
+    assert told["shut out"] == not_known("group licence has a limit of 0")
+    assert (await queue.get("paused")).estimate == told["paused"]
+    assert told["free"] == starts_now()
 
 
 async def test_a_job_that_came_after_the_replay_is_not_told_by_one_that_cannot_start(queue: qo.Queue) -> None:

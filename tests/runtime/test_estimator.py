@@ -14,13 +14,23 @@ from stores import StoreUnderTest
 
 from bench import calibration
 from qo.errors import StoreUnavailable
-from qo.job import Estimate, Job, State
-from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
+from qo.job import Basis, Estimate, Job, State, moment
+from qo.policy.estimate import (
+    base_estimate,
+    duration_of_task,
+    duration_of_tier,
+    no_data,
+    no_worker,
+    not_known,
+    starts_now,
+)
 from qo.runtime.estimator import LOOK_AT_MOST, Estimator
+from qo.runtime.forecast import Situation, forecast_line
 from qo.settings import Settings
 from qo.store.values import (
     Average,
     Bounds,
+    GroupStatus,
     Limit,
     Outcome,
     Registration,
@@ -28,6 +38,8 @@ from qo.store.values import (
     Standing,
     Submission,
     TaskOptions,
+    Ticket,
+    WorkerInfo,
 )
 
 START_MS = 1_800_000_000_000
@@ -178,7 +190,7 @@ async def test_a_paused_group_gives_no_estimate_and_those_outside_of_it_theirs(s
     await scene.submit("free")
 
     assert await scene.seconds("paused", "free") == [None, pytest.approx(0, abs=1)]
-    assert await scene.estimate_of("paused") is None
+    assert await scene.estimate_of("paused") == not_known("group gpu is paused")
 
 
 async def test_an_estimate_gets_shorter_as_time_goes_by(scene: Scene) -> None:
@@ -198,23 +210,163 @@ async def test_an_estimate_gets_shorter_as_time_goes_by(scene: Scene) -> None:
 # --- where there is no data -----------------------------------------------------------------------------------
 
 
-async def test_without_a_single_run_it_is_the_base_estimate(scene: Scene) -> None:
+async def test_without_a_single_run_it_is_the_base_estimate_with_the_tiers_first_guess(scene: Scene) -> None:
     await scene.worker(places=2)
-    await scene.submit("a", "b", "c")
+    await scene.submit("runs", "runs too")
+    await scene.start(2)
+    await scene.submit("a", "b")
+    await scene.submit("c", user="ada", standing=Standing(tier="cto_scale"))
 
     assert await scene.estimate_of("c") == base_estimate(
-        position=3, active_workers=2, average_seconds=600, settings=SETTINGS.estimate
+        position=3, active_workers=2, average_seconds=900, settings=SETTINGS.estimate, basis=Basis.FIRST_GUESS
     )
 
 
-async def test_without_a_worker_for_its_task_it_is_the_base_estimate(scene: Scene) -> None:
-    await scene.ran(60)
-    await scene.submit("a")
+async def test_without_a_single_run_and_without_a_tier_nothing_is_known(scene: Scene) -> None:
+    await scene.worker()
+    await scene.submit("runs", "waits")
+    await scene.start()
 
-    estimate = await scene.estimate_of("a")
+    assert await scene.estimate_of("waits") == no_data("build")
+
+
+async def test_a_job_of_a_new_task_behind_known_ones_is_guessed_only_with_a_tier(scene: Scene) -> None:
+    await scene.ran(60, task="mail")
+    await scene.worker(tasks=("build", "mail"))
+    await scene.submit("runs", task="mail")
+    await scene.start(tasks=("mail",))
+    await scene.submit("plain")
+    await scene.submit("tiered", user="ada", standing=Standing(tier="partner"))
+
+    plain, tiered = await scene.estimate_of("plain"), await scene.estimate_of("tiered")
+
+    assert plain == no_data("build")
+    assert tiered is not None
+    assert (tiered.basis, tiered.confidence) == ("first_guess", "low")
+    assert tiered.message.endswith("(first guess)")
+
+
+async def test_an_average_of_the_tier_is_measured_too(scene: Scene) -> None:
+    average = Average(name=duration_of_tier("partner"), first=60, weight=0.3)
+    await scene.store.observe([(average, 60.0)])
+    await scene.worker()
+    await scene.submit("runs", "waits", user="ada", standing=Standing(tier="partner"))
+    await scene.start()
+
+    estimate = await scene.estimate_of("waits")
 
     assert estimate is not None
-    assert estimate.estimate_seconds == pytest.approx(60)
+    assert (estimate.basis, estimate.confidence) == ("measured", "medium")
+    assert "guess" not in estimate.message
+
+
+@pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
+@pytest.mark.parametrize("has_run", [True, False])
+async def test_without_a_worker_for_its_task_nothing_is_known(scene: Scene, has_run: bool, was_replayed: bool) -> None:
+    if has_run:
+        await scene.ran(60)
+    await scene.worker(tasks=("mail",))
+    if not was_replayed:
+        await scene.estimator.refresh()
+    await scene.submit("a", user="ada", standing=Standing(tier="partner"))
+
+    assert await scene.estimate_of("a") == no_worker("build")
+
+
+# --- now --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
+@pytest.mark.parametrize("has_run", [True, False])
+async def test_with_an_idle_worker_a_job_is_told_now(scene: Scene, has_run: bool, was_replayed: bool) -> None:
+    if has_run:
+        await scene.ran(60)
+    await scene.worker(places=2)
+    await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
+    if not was_replayed:
+        await scene.estimator.refresh()
+    await scene.submit("a", groups=("gpu",))
+
+    assert await scene.estimate_of("a") == starts_now()
+
+
+@pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
+async def test_only_as_many_are_told_now_as_there_is_room_for(scene: Scene, was_replayed: bool) -> None:
+    await scene.ran(60)
+    await scene.worker(places=2)
+    await scene.submit("a")
+    if not was_replayed:
+        await scene.estimator.refresh()
+    await scene.submit("b", "c")
+
+    a, b, c = [await scene.estimate_of(each) for each in "abc"]
+
+    assert a == starts_now()
+    assert b == starts_now() or not was_replayed
+    assert c is not None
+    assert c != starts_now()
+
+
+@pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
+async def test_a_job_whose_group_is_full_is_not_told_now_by_an_idle_worker(scene: Scene, was_replayed: bool) -> None:
+    await scene.ran(60)
+    await scene.worker(places=5)
+    await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
+    await scene.submit("runs", groups=("gpu",))
+    await scene.start()
+    if not was_replayed:
+        await scene.estimator.refresh()
+    await scene.submit("waits", groups=("gpu",))
+
+    estimate = await scene.estimate_of("waits")
+
+    assert estimate is not None
+    assert estimate != starts_now()
+
+
+@pytest.mark.parametrize(
+    ("group", "has_room"),
+    [
+        (GroupStatus(group="gpu"), True),
+        (GroupStatus(group="gpu", limit=2, active=1), True),
+        (GroupStatus(group="gpu", limit=2, active=2), False),
+        (GroupStatus(group="gpu", closed_until=moment(START_MS + 60_000)), False),
+        (GroupStatus(group="gpu", limit=2, closed_until=moment(START_MS + 60_000)), False),
+    ],
+)
+def test_one_that_comes_after_a_replay_is_told_now_only_if_its_groups_have_room(
+    group: GroupStatus, has_room: bool
+) -> None:
+    now = moment(START_MS)
+    worker = WorkerInfo(name="w", tasks=("build",), places=5, running=0, registered_at=now, expires_at=now)
+    situation = Situation(now=START_MS / 1000, line=[], leases=[], groups=[group], workers=[worker], means={})
+    job = Job(
+        id="new",
+        task="build",
+        state=State.QUEUED,
+        status="queued",
+        priority=50,
+        groups=("global", "build", "gpu"),
+        submitted_at=now,
+        attempts=0,
+        position=1,
+    )
+
+    assert forecast_line(situation, SETTINGS).has_room_for(job) == has_room
+
+
+async def test_a_job_whose_slot_nobody_will_give_back_is_told_that(scene: Scene) -> None:
+    await scene.ran(60)
+    await scene.worker()
+    await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
+    await scene.store.acquire([Ticket(holder="caller", groups=("gpu",), lease_ms=10**9)])
+    await scene.submit("waits", groups=("gpu",))
+
+    estimate = await scene.estimate_of("waits")
+
+    assert estimate is not None
+    assert estimate.message == "not known yet: nothing that runs now will make room for it"
+    assert estimate.estimate_seconds is None
 
 
 async def test_a_job_that_is_not_in_line_has_no_estimate(scene: Scene) -> None:

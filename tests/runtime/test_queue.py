@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +12,9 @@ import msgspec
 import pytest
 
 import qo
+from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.runtime.queue import SUBMIT_AT_ONCE
+from qo.store.values import Average, Outcome, Registration, TaskOptions
 
 
 async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
@@ -33,6 +37,70 @@ async def test_a_job_that_was_overtaken_is_told_by_how_many(queue: qo.Queue) -> 
     assert (await queue.get(job.id)).position_message == (
         "Originally #1, now #3: 2 priority jobs were placed ahead of you"
     )
+
+
+async def test_a_job_that_an_operator_moved_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    for name in "abc":
+        await queue.submit("build", id=name)
+
+    moved = await queue.move("a", after="c")
+
+    assert moved.position_message == "Originally #1, now #3: an operator moved your job"
+    assert (await queue.get("a")).position_message == moved.position_message
+    assert [job.position_message for job in await queue.jobs()] == [
+        "You are #1 in queue. Your position may change as priority jobs are added",
+        "You are #2 in queue. Your position may change as priority jobs are added",
+        moved.position_message,
+    ]
+
+
+async def test_a_job_whose_own_priority_was_lowered_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    for name in "abc":
+        await queue.submit("build", id=name)
+
+    await queue.set_priority("a", "low")
+
+    assert (await queue.get("a")).position_message == "Originally #1, now #3: the priority of your job was lowered"
+
+
+async def test_a_job_behind_one_that_was_handed_back_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+    await queue.submit("build", id="first")
+    claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+    await queue.submit("build", id="second")
+    (lease,) = claimed.leases
+    await queue.store.finish([Outcome(job_id="first", token=lease.token, state=qo.State.QUEUED)])
+
+    expected = "Originally #1, now #2: earlier jobs came back or moved up"
+    assert (await queue.get("second")).position_message == expected
+    assert (await queue.jobs())[1].position_message == expected
+
+
+async def test_jobs_that_are_listed_are_told_by_how_many_they_were_overtaken(queue: qo.Queue) -> None:
+    for name in "ab":
+        await queue.submit("build", id=name)
+    await queue.submit("build", priority="high")
+
+    assert [job.position_message for job in (await queue.jobs())[1:]] == [
+        "Originally #1, now #2: 1 priority job was placed ahead of you",
+        "Originally #2, now #3: 1 priority job was placed ahead of you",
+    ]
+
+
+async def test_a_job_that_starts_while_it_is_read_is_told_no_place(queue: qo.Queue) -> None:
+    """Who was placed ahead is asked after the job was read; by then it may have left the line."""
+    job = await queue.submit("build")
+    await queue.submit("build", priority="high")
+    positions = queue.store.positions
+
+    async def starts_first(job_ids: Sequence[str]) -> Any:
+        await queue.cancel(job.id)
+        return await positions(job_ids)
+
+    queue.store.positions = starts_first  # type: ignore[method-assign]
+
+    read = await queue.get(job.id)
+
+    assert (read.position, read.position_message) == (2, "Originally #1, now #2: other jobs went ahead of you")
 
 
 async def test_ids_are_made_and_sort_by_time(queue: qo.Queue) -> None:
@@ -163,6 +231,29 @@ async def test_a_tier_brings_its_limits_boost_quota_and_cap(queue: qo.Queue) -> 
     assert (usage.jobs_used, usage.jobs_remaining) == (1, 49)
 
 
+@pytest.mark.parametrize("has_worker", [True, False])
+@pytest.mark.parametrize("measured", ["task", "tier", None])
+async def test_when_to_come_back_is_a_guess_until_it_was_measured(
+    queue: qo.Queue, measured: str | None, has_worker: bool
+) -> None:
+    if measured is not None:
+        name = duration_of_task("build") if measured == "task" else duration_of_tier("partner")
+        await queue.store.observe([(Average(name=name, first=6000, weight=0.3), 6000.0)])
+    if has_worker:
+        options = (TaskOptions(name="build"),)
+        await queue.store.register(Registration(name="w", tasks=options, places=2, lifetime_ms=10**9))
+    await queue.submit_many([qo.New("build")] * 100)
+
+    with pytest.raises(qo.QueueFull) as refusal:
+        await queue.submit("build", user="ada", tier="partner")
+
+    average_minutes = 100 if measured else 10
+    minutes = refusal.value.retry_after.total_seconds() / 60
+    assert minutes == math.ceil(average_minutes / (2 if has_worker else 1) / 15) * 15
+    assert refusal.value.is_guess == (measured is None or not has_worker)
+    assert ("a first guess" in str(refusal.value)) == refusal.value.is_guess
+
+
 async def test_a_full_line_refuses_users_and_says_when_to_come_back(queue: qo.Queue) -> None:
     await queue.submit_many([qo.New("build")] * 100)
 
@@ -171,7 +262,9 @@ async def test_a_full_line_refuses_users_and_says_when_to_come_back(queue: qo.Qu
 
     # One job over the cap, a first guess of 600 s, nobody works: 10 minutes, rounded up to 15.
     assert refusal.value.retry_after == timedelta(minutes=15)
-    assert "try again in 15 minutes" in str(refusal.value)
+    assert str(refusal.value) == (
+        "The system is busy, try again in 15 minutes, a first guess (100 jobs in line, cap 100)."
+    )
     assert (await queue.submit("build")).position == 101
 
 

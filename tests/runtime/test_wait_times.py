@@ -18,13 +18,19 @@ async def test_before_any_run_a_tiers_first_guess_counts(queue: qo.Queue, tier: 
     estimate = await WaitTimeEstimator(queue).estimate_with_confidence(tier, 5, 2)
 
     assert estimate.estimate_seconds == guess * 5 / 2
+    assert (estimate.basis, estimate.confidence) == ("first_guess", "low")
+    assert estimate.message.endswith(" (first guess)")
 
 
 async def test_fifth_at_two_workers_is_told_in_words(queue: qo.Queue) -> None:
-    estimate = await WaitTimeEstimator(queue).estimate_with_confidence("partner", 5, 2)
+    estimator = WaitTimeEstimator(queue)
+    await estimator.record_completion("partner", 600)
+
+    estimate = await estimator.estimate_with_confidence("partner", 5, 2)
 
     assert (estimate.lower_bound, estimate.upper_bound) == (1050, 1950)
     assert (estimate.message, estimate.confidence) == ("17 minutes-32 minutes", "medium")
+    assert estimate.basis == "measured"
 
 
 async def test_a_completion_moves_the_average_by_three_tenths(queue: qo.Queue) -> None:

@@ -162,7 +162,7 @@ async def test_a_job_that_entered_the_line_again_in_the_step_that_claims_it_leav
         await submit_list(store, [first, second], now=None)  # the tier that comes with b holds for a as well
 
         assert jobs_of(await waiting) == ["a"]
-    assert await store.positions() == {}
+    assert await store.line(limit=1) == ()
 
 
 async def test_to_start_a_job_costs_the_same_however_many_tasks_its_worker_takes(store: RedisStore) -> None:

@@ -124,11 +124,11 @@ class Scene:
         )
 
     async def set_priority(self) -> None:
-        for job_id in list(await self.store.positions())[:1]:
+        for job_id in [job.id for job in await self.store.line(limit=1)]:
             await self.store.set_priority(self.draw(st.sampled_from(PRIORITIES)), job_id=job_id)
 
     async def cancel(self) -> None:
-        for job_id in [*await self.store.positions(), *(lease.job.id for lease in self.held)][:1]:
+        for job_id in [*(job.id for job in await self.store.line(limit=1)), *(lease.job.id for lease in self.held)][:1]:
             try:
                 await self.store.cancel(job_id=job_id)
             except InvalidTransition:

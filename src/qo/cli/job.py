@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from typing import Any
 
 import click
 
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_fields, show_json
 from qo.cli.running import on_queue
-from qo.cli.telling import attempts_told, data_told, priority_told, time_told, told, where
-from qo.event import Event
-from qo.job import ENDED, Job, State
+from qo.cli.telling import attempts_told, data_told, priority_told, start_sentence, starts_told, time_told, told, where
+from qo.event import POSITION, Event
+from qo.job import ENDED, Estimate, Job, State
 from qo.runtime.queue import Queue
 
 
@@ -34,12 +35,12 @@ def job(target: Target, *, job_id: str, watch: bool) -> int:
 
 def show_job(found: Job) -> None:
     say(told(found))
-    error, progress, estimate = found.error, found.progress, found.estimate
+    error, progress = found.error, found.progress
     show_fields(
         [
             ("status", found.status),
             ("place", found.position_message),
-            ("starts in", None if estimate is None else f"{estimate.message} ({estimate.confidence} confidence)"),
+            ("starts in", starts_told(found.estimate)),
             ("priority", priority_told(found.priority)),
             ("user", found.user),
             ("project", found.project),
@@ -79,12 +80,14 @@ def _progress(done: float, total: float | None, text: str | None) -> str:
 
 
 async def _watch(queue: Queue, job_id: str, *, as_json: bool) -> Job:
+    now = await queue.get(job_id)
     async with aclosing(queue.watch(job_id)) as events:
         async for event in events:
             if as_json:
                 show_json(event)
             elif event.kind not in ENDED:  # how it ended is told below, with its reason
-                now = await queue.get(job_id)
+                if event.kind != POSITION:  # which brings everything that is told of it
+                    now = await queue.get(job_id)
                 say(f"{event.at.astimezone():%H:%M:%S} {now.task} {now.id} {_event_told(event, now)}")
     ended = await queue.get(job_id)
     if not as_json:
@@ -106,6 +109,8 @@ def _event_told(event: Event, now: Job) -> str:
             return f"has done {_progress(detail['done'], detail.get('total'), detail.get('text'))}"
         case "starting" if "worker" in detail:
             return f"starts on {detail['worker']}, attempt {attempts_told(detail['attempt'], now)}"
+        case "position":
+            return _position_told(**detail)
         case "priority" | "aged":
             return f"has priority {priority_told(detail['priority'])}"
         case "moved":
@@ -118,6 +123,13 @@ def _event_told(event: Event, now: Job) -> str:
             return where(now)
         case kind:
             return f"was {kind}"
+
+
+def _position_told(
+    *, position: int, position_original: int, position_message: str, estimate: dict[str, Any] | None
+) -> str:
+    starts = "" if estimate is None else f", {start_sentence(Estimate(**estimate))}"
+    return f"is #{position} in line{starts}{f'. {position_message}' if position > position_original else ''}"
 
 
 def _after_colon(text: str | None) -> str:

@@ -40,6 +40,13 @@ def jobs(target: Target, **filters: Any) -> None:
             say(f"These are the first {counted(len(found), 'job')}; see more with --limit.")
 
 
+def _start_of(job: Job) -> str | None:
+    """Why it is not known is left to `qo job`, which has the room for it."""
+    if job.estimate is None:
+        return None
+    return "not known yet" if job.estimate.estimate_seconds is None else job.estimate.message
+
+
 def show_jobs(found: list[Job]) -> None:
     """A table, with the columns that say something about these jobs."""
     columns: dict[str, list[object]] = {
@@ -47,7 +54,7 @@ def show_jobs(found: list[Job]) -> None:
         "id": [job.id for job in found],
         "task": [job.task for job in found],
         "status": [job.status for job in found],
-        "starts in": [None if job.estimate is None else job.estimate.message for job in found],
+        "starts in": [_start_of(job) for job in found],
         "priority": [job.priority for job in found],
         "user": [job.user for job in found],
         "tier": [job.tier for job in found],

@@ -124,5 +124,4 @@ def submit(
 
 
 def _tell_submitted(job: Job) -> None:
-    starts = "" if job.estimate is None else f" It starts in about {job.estimate.message}."
-    say(f"{told(job)}{starts}")
+    say(told(job, with_start=True))

@@ -5,18 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from qo.job import HELD, Job, State
+from qo.job import HELD, Basis, Estimate, Job, State
 from qo.policy.confirming import will_ask
+from qo.policy.estimate import NOW
 from qo.policy.ordering import PRIORITY_NAMES
 from qo.policy.words import clock_time, span
 
 NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
 
 
-def told(job: Job) -> str:
-    """`build 01J… is #3 in line.`"""
+def told(job: Job, *, with_start: bool = False) -> str:
+    """`build 01J… is #3 in line.`, and if that is wanted and known, `…, it starts in about 1 minute.`"""
+    starts = f", {start_sentence(job.estimate)}" if with_start and job.estimate is not None else ""
     asks = will_ask(job) if job.state is State.QUEUED else None
-    return f"{job.task} {job.id} {where(job)}.{'' if asks is None else f' {asks}.'}"
+    return f"{job.task} {job.id} {where(job)}{starts}.{'' if asks is None else f' {asks}.'}"
 
 
 def where(job: Job) -> str:
@@ -43,6 +45,22 @@ def where(job: Job) -> str:
             return f"is running, at stage {job.stage}"
         case state:
             return f"is {state.value}"
+
+
+def starts_told(estimate: Estimate | None) -> str | None:
+    """When a job will probably start, and how sure that is."""
+    if estimate is None:
+        return None
+    if estimate.basis is not Basis.MEASURED or estimate.message == NOW:
+        return estimate.message
+    return f"{estimate.message} ({estimate.confidence} confidence)"
+
+
+def start_sentence(estimate: Estimate) -> str:
+    """The same, to be said after where the job stands."""
+    if estimate.estimate_seconds is None:
+        return f"when it starts is {estimate.message}"
+    return f"it starts {estimate.message}" if estimate.message == NOW else f"it starts in {estimate.message}"
 
 
 def priority_told(priority: int) -> str:

@@ -1,26 +1,76 @@
-"""How long a waiting job will probably wait: the base estimate, from averages alone."""
+"""How long a waiting job will probably wait: the base estimate from averages, and what is told with every estimate."""
 
 from __future__ import annotations
 
-from qo.job import Estimate
+from qo.job import Basis, Estimate
 from qo.policy.words import span
 from qo.settings import EstimateSettings
 
+NOW = "now"
+STARTS_NOW_WITHIN_SECONDS = 1.0
+
 
 def base_estimate(
-    *, position: int, active_workers: int, average_seconds: float, settings: EstimateSettings
+    *,
+    position: int,
+    active_workers: int,
+    average_seconds: float,
+    settings: EstimateSettings,
+    basis: Basis = Basis.MEASURED,
 ) -> Estimate:
     """`average x position / active workers`, with the settings' spread around it."""
     seconds = average_seconds * position / max(active_workers, 1)
     # To the millisecond, or 3780 s would be 3779.9999999999995 and a minute less in words.
     lower, upper = round(seconds * (1 - settings.spread), 3), round(seconds * (1 + settings.spread), 3)
+    return estimate_between(lower, seconds, upper, position=position, settings=settings, basis=basis)
+
+
+def estimate_between(
+    lower: float, seconds: float, upper: float, *, position: int, settings: EstimateSettings, basis: Basis
+) -> Estimate:
+    """An estimate with its words: the range, and that it is a first guess where it is one."""
+    is_guess = basis is Basis.FIRST_GUESS
+    is_near = position < settings.medium_confidence_below_position
     return Estimate(
         estimate_seconds=seconds,
         lower_bound=lower,
         upper_bound=upper,
-        message=f"{span(lower)}-{span(upper)}",
-        confidence="medium" if position < settings.medium_confidence_below_position else "low",
+        message=f"{_range(lower, upper)}{' (first guess)' if is_guess else ''}",
+        confidence="medium" if is_near and not is_guess else "low",
+        basis=basis,
     )
+
+
+def starts_now() -> Estimate:
+    """Of a job for which a worker and all its groups have room. That was seen, so no duration is guessed."""
+    return Estimate(
+        estimate_seconds=0.0,
+        lower_bound=0.0,
+        upper_bound=STARTS_NOW_WITHIN_SECONDS,
+        message=NOW,
+        confidence="medium",
+        basis=Basis.MEASURED,
+    )
+
+
+def not_known(reason: str) -> Estimate:
+    """In place of numbers that nobody can know, the reason why."""
+    return Estimate(
+        estimate_seconds=None,
+        lower_bound=None,
+        upper_bound=None,
+        message=f"not known yet: {reason}",
+        confidence=None,
+        basis=None,
+    )
+
+
+def no_worker(task: str) -> Estimate:
+    return not_known(f"no worker runs task {task}")
+
+
+def no_data(task: str) -> Estimate:
+    return not_known(f"no job of task {task} has ended, and it has no tier")
 
 
 def duration_of_task(task: str) -> str:
@@ -30,3 +80,11 @@ def duration_of_task(task: str) -> str:
 
 def duration_of_tier(tier: str) -> str:
     return f"duration:tier:{tier}"
+
+
+def _range(lower: float, upper: float) -> str:
+    """ "17 minutes-32 minutes", or "about 1 minute" where both ends read alike."""
+    if upper < 1:
+        return "under 1 second"
+    first, last = span(lower), span(upper)
+    return f"about {first}" if first == last else f"{first}-{last}"

@@ -27,6 +27,8 @@ MAX_BOOST = 63
 FIRST_SEQUENCE = 64
 LAST_SEQUENCE = 2**39 - 1
 SPREAD_AT_MOST = 256
+MOVED_COUNTED_AT_MOST = 64
+"""with more jobs than this at places given by a move, nobody counts who was placed ahead of whom"""
 
 
 def parse_priority(value: int | str) -> int:
@@ -60,6 +62,40 @@ def place_of(key: int) -> int:
 def was_moved(place: int) -> bool:
     """Whether this place was given by a move and not drawn."""
     return 1 <= place % CELL <= STEPS_PER_CELL
+
+
+def sequence_of(place: int) -> int:
+    """The sequence that a drawn place was made from. A place given by a move has none."""
+    cell = -(-place // CELL)
+    return cell + (cell * CELL - place)
+
+
+def sequence_drawn(key: int, undisturbed_key: int | None) -> int | None:
+    """The sequence that a job drew when it joined the line, by its present key or the one it had before a person, or a
+    move beside it, changed that. None where neither tells."""
+    for known in (key, undisturbed_key):
+        if known is not None and not was_moved(place_of(known)):
+            return sequence_of(place_of(known))
+    return None
+
+
+def places_around(sequence: int) -> tuple[int, int]:
+    """Two places, the bounds of what has to be decoded to find the jobs that drew a later sequence than this one.
+
+    Every job at a drawn place up to the first drew an earlier one (or this one), however large its boost, and every
+    job at a drawn place behind the second drew a later one. At most 126 jobs have drawn places between them.
+    """
+    return (sequence - MAX_BOOST) * CELL, sequence * CELL
+
+
+def displacement(reason: str, *, undisturbed: int, old: int, new: int, present: str | None) -> str | None:
+    """What put a job further back than it would stand by itself, after a person changed its key from `old` to `new`.
+
+    `undisturbed` is the key it had before a person first changed it, `present` what this function said last.
+    """
+    if new <= undisturbed:
+        return None
+    return reason if new > old else present
 
 
 def aged_priority(priority: int) -> int | None:

@@ -16,16 +16,24 @@ NUDGE = "Upgrade to jump ahead"
 
 
 def present(
-    job: Job, settings: Settings, *, usage: Usage | None, estimate: Estimate | None = None, now: datetime
+    job: Job,
+    settings: Settings,
+    *,
+    usage: Usage | None,
+    estimate: Estimate | None = None,
+    placed_ahead: int | None = None,
+    now: datetime,
 ) -> Job:
-    """The job as its user reads it."""
+    """The job as its user reads it. `placed_ahead`: how many of those ahead joined later, where that was counted."""
     changes: dict[str, object] = {}
     if usage is not None:
         changes["usage"] = usage_of_job(usage, job)
     if estimate is not None:
         changes["estimate"] = estimate
     if job.position is not None:
-        changes["position_message"] = position_message(job.position, job.position_original)
+        changes["position_message"] = position_message(
+            job.position, job.position_original, placed_ahead=placed_ahead, displaced=job.displaced
+        )
         changes["upgrade"] = upgrade(job.tier, settings.tiers, settings.queue.upgrade_url)
     if job.state is State.SCHEDULED and job.deferred and job.run_at is not None:
         changes["message"] = scheduled_message(job.run_at, now=now)

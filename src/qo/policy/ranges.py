@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from qo.job import Estimate
-from qo.policy.words import span
+from qo.job import Basis, Estimate
+from qo.policy.estimate import estimate_between
 from qo.settings import EstimateSettings
 
 NEWEST = 500
@@ -119,6 +119,7 @@ def ranged_estimate(
     margin_seconds: float,
     position: int,
     settings: EstimateSettings,
+    basis: Basis = Basis.MEASURED,
 ) -> Estimate:
     """An estimate as people get it, from what the replay says and what was learnt of such estimates."""
     base = seconds + margin_seconds
@@ -126,10 +127,4 @@ def ranged_estimate(
         max(round(base * factor - margin_seconds, 3), 0.0)
         for factor in (multipliers.low, multipliers.middle, multipliers.high)
     )
-    return Estimate(
-        estimate_seconds=middle,
-        lower_bound=low,
-        upper_bound=high,
-        message=f"{span(low)}-{span(high)}",
-        confidence="medium" if position < settings.medium_confidence_below_position else "low",
-    )
+    return estimate_between(low, middle, high, position=position, settings=settings, basis=basis)

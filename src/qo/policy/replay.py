@@ -22,6 +22,8 @@ LOOKS_PER_JOB = 20
 
 STRATA = 32
 LOOKS_AT_A_RUN = 16
+SHORTEST_SECONDS = 1e-9
+"""what is shorter counts as nothing: a moving average of runs of 0 ms gets smaller until it cannot be divided by"""
 LEAST_VARIATION, MOST_VARIATION = 0.05, 2.0
 READY = -1
 """in place of the resource in which a candidate was put aside"""
@@ -229,7 +231,7 @@ def spread_out(duration: Duration, strata: int = STRATA) -> tuple[float, ...]:
     If all took exactly the mean, jobs that started together would end together, and the first of ten to end
     would seem ten times as far away as it is.
     """
-    if duration.mean_seconds <= 0:
+    if duration.mean_seconds < SHORTEST_SECONDS:
         return (0.0,)
     shape, scale = _weibull(duration)
     drawn = [scale * math.pow(-math.log1p(-share), 1 / shape) for share in shares(strata)]
@@ -239,7 +241,7 @@ def spread_out(duration: Duration, strata: int = STRATA) -> tuple[float, ...]:
 
 def remaining_seconds(duration: Duration, *, ran_seconds: float, share: float) -> float:
     """How much longer a run takes that has taken `ran_seconds`: the time by which `share` of such runs have ended."""
-    if duration.mean_seconds <= 0:
+    if duration.mean_seconds < SHORTEST_SECONDS:
         return 0.0
     shape, scale = _weibull(duration)
     ran = max(ran_seconds, 0.0)

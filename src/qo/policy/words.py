@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from qo.job import Displaced
+
 
 def span(seconds: float) -> str:
     """A span, rounded down: "45 seconds", "1 minute", "17 minutes", "1h 0m", "2h 5m"."""
@@ -30,13 +32,32 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def position_message(position: int, original: int | None) -> str:
-    """What a waiting user reads of their place in line."""
-    if original is not None and position > original:
-        ahead = position - original
-        placed = "1 priority job was" if ahead == 1 else f"{ahead} priority jobs were"
-        return f"Originally #{original}, now #{position}: {placed} placed ahead of you"
-    return f"You are #{position} in queue. Your position may change as priority jobs are added"
+def position_message(position: int, original: int | None, *, placed_ahead: int | None, displaced: str | None) -> str:
+    """What a waiting user reads of their place in line.
+
+    `placed_ahead` is the number of jobs ahead that joined later, None where nobody counted them. `displaced` is what
+    a person did to the job.
+    """
+    if original is None or position <= original:
+        return f"You are #{position} in queue. Your position may change as priority jobs are added"
+    reason = _why_worse(position - original, placed_ahead, displaced)
+    return f"Originally #{original}, now #{position}: {reason}"
+
+
+def _why_worse(places: int, placed_ahead: int | None, displaced: str | None) -> str:
+    if displaced == Displaced.MOVED:
+        return "an operator moved your job"
+    if displaced == Displaced.PRIORITY:
+        return "the priority of your job was lowered"
+    if placed_ahead is None:
+        return "other jobs went ahead of you"
+    # An earlier job gets ahead when it is handed back or its lease runs out, when somebody raises its priority or
+    # moves it, or when it ages. Which of these it was is not known.
+    earlier = "earlier jobs came back or moved up"
+    if placed_ahead == 0:
+        return earlier
+    placed = "1 priority job was" if placed_ahead == 1 else f"{placed_ahead} priority jobs were"
+    return f"{placed} placed ahead of you{f', and {earlier}' if placed_ahead < places else ''}"
 
 
 def scheduled_message(run_at: datetime, *, now: datetime) -> str:

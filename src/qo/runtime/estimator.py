@@ -15,12 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from qo.errors import QoError, StoreUnavailable
-from qo.job import Estimate, Job, State
-from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
+from qo.job import Basis, Estimate, Job, State
+from qo.policy.estimate import (
+    base_estimate,
+    duration_of_task,
+    duration_of_tier,
+    no_data,
+    no_worker,
+    not_known,
+    starts_now,
+)
 from qo.policy.ranges import Multipliers, learn, multiplier, next_aim, ranged_estimate
 from qo.policy.replay import NEVER, steady
 from qo.runtime.forecast import Forecast, Situation, forecast_line
-from qo.runtime.waiting import average_duration
+from qo.runtime.waiting import AverageRun, average_duration
 from qo.settings import Settings
 from qo.spans import system_seconds
 from qo.store.base import Store
@@ -85,13 +93,18 @@ class Estimator:
         forecast = self._forecast
         if forecast is None or not forecast.has_data or job_id not in forecast.ranks:
             return None
-        return self._from_forecast(forecast, forecast.ranks[job_id])
+        rank = forecast.ranks[job_id]
+        if forecast.starts[rank] == NEVER:
+            return None
+        basis = forecast.averages[forecast.tasks[rank], forecast.tiers[rank]].basis
+        return self._from_forecast(forecast, rank, basis)
 
     async def estimate_of(self, job: Job) -> Estimate | None:
         """The estimate of a job as it was just read, from a replay that is at most a few seconds old.
 
-        All who ask meanwhile share one replay. Where no run has been seen yet, or no worker takes its task, it is the
-        base estimate. None for a job that is not in line, or that cannot start as things stand: `why` tells.
+        All who ask meanwhile share one replay. Where no run has been seen yet, it is the base estimate with the tier's
+        first guess. Where that cannot be told either, or the job cannot start as things stand, the estimate has a
+        message that says why and no numbers. None for a job that is not in line.
         """
         (estimate,) = await self.estimates_of([job])
         return estimate
@@ -102,27 +115,41 @@ class Estimator:
         if not in_line:
             return [None] * len(jobs)
         forecast = await self.fresh()
-        kinds = {(job.task, job.tier) for job in in_line if not forecast.tells_of(job.task)}
-        averages = {kind: await self._average(forecast, *kind) for kind in kinds}
+        averages = {kind: await self._average(forecast, *kind) for kind in {(job.task, job.tier) for job in in_line}}
         return [self._told(forecast, job, averages) for job in jobs]
 
-    def _told(self, forecast: Forecast, job: Job, averages: Mapping[tuple[str, str | None], float]) -> Estimate | None:
-        if job.position is None or not forecast.shut.isdisjoint(job.groups):
+    def _told(
+        self, forecast: Forecast, job: Job, averages: Mapping[tuple[str, str | None], AverageRun]
+    ) -> Estimate | None:
+        if job.position is None:
             return None
-        if not forecast.tells_of(job.task):
+        if job.task not in forecast.staffed:
+            return no_worker(job.task)
+        for group in job.groups:
+            if group in forecast.shut:
+                return not_known(f"group {group} {forecast.shut[group]}")
+        rank = forecast.ranks.get(job.id)
+        if forecast.has_room_for(job) if rank is None else forecast.starts[rank] == 0:
+            return starts_now()
+        if rank is not None and forecast.starts[rank] == NEVER:
+            return not_known("nothing that runs now will make room for it")
+        average = averages[job.task, job.tier]
+        if average.basis is Basis.FIRST_GUESS and job.tier not in self._settings.tiers:
+            return no_data(job.task)
+        if not forecast.has_data:
             return base_estimate(
                 position=job.position,
                 active_workers=forecast.places,
-                average_seconds=averages[job.task, job.tier],
+                average_seconds=average.seconds,
                 settings=self._settings.estimate,
+                basis=average.basis,
             )
-        rank = forecast.ranks.get(job.id)
         if rank is None:
             # It came after the replay. Whoever has its place in line now is about as far from the start.
-            return self._at_position(forecast, job)
-        return self._from_forecast(forecast, rank)
+            return self._at_position(forecast, job, average.basis)
+        return self._from_forecast(forecast, rank, average.basis)
 
-    async def _average(self, forecast: Forecast, task: str, tier: str | None) -> float:
+    async def _average(self, forecast: Forecast, task: str, tier: str | None) -> AverageRun:
         known = forecast.averages.get((task, tier))
         return await average_duration(self._store, self._settings, task=task, tier=tier) if known is None else known
 
@@ -134,26 +161,28 @@ class Estimator:
         assert self._forecast is not None
         return self._forecast
 
-    def _from_forecast(self, forecast: Forecast, rank: int) -> Estimate | None:
-        return self._ranged(forecast, forecast.starts[rank], task=forecast.tasks[rank], position=rank + 1)
+    def _from_forecast(self, forecast: Forecast, rank: int, basis: Basis) -> Estimate:
+        seconds, task = forecast.starts[rank], forecast.tasks[rank]
+        return self._ranged(forecast, seconds, task=task, position=rank + 1, basis=basis)
 
-    def _at_position(self, forecast: Forecast, job: Job) -> Estimate | None:
+    def _at_position(self, forecast: Forecast, job: Job, basis: Basis) -> Estimate:
         assert job.position is not None
         behind = len(forecast.starts) + 1
         # Those who cannot start hold up nobody: the first from there on who can.
         here = (start for start in forecast.starts[job.position - 1 :] if start != NEVER)
         seconds = next(here, forecast.newcomer_seconds * max(job.position / behind, 1.0))
-        return self._ranged(forecast, seconds, task=job.task, position=job.position)
-
-    def _ranged(self, forecast: Forecast, seconds: float, *, task: str, position: int) -> Estimate | None:
         if seconds == NEVER:
-            return None
+            return not_known("nothing that runs now will make room for it")
+        return self._ranged(forecast, seconds, task=job.task, position=job.position, basis=basis)
+
+    def _ranged(self, forecast: Forecast, seconds: float, *, task: str, position: int, basis: Basis) -> Estimate:
         return ranged_estimate(
             max(seconds - (self._clock() - forecast.made_at), 0.0),
             self._ranges.get(task, self._range_of_others),
             margin_seconds=forecast.margin_seconds,
             position=position,
             settings=self._settings.estimate,
+            basis=basis,
         )
 
     # --- keeping fresh ----------------------------------------------------------------------------------------

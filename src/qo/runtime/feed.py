@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 
 from qo.errors import StoreUnavailable
 from qo.event import Event
+from qo.runtime.positions import Watched
 from qo.store.base import Store
 
 log = logging.getLogger("qo.feed")
@@ -24,19 +25,28 @@ class Reset:
 RESET = Reset()
 
 
+Inbox = asyncio.Queue[Event | Reset | Watched]
+"""what a watcher has to look at, in order"""
+
+
 class Follower:
     """Reads what the watchers of a process want to know, once for all of them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._watchers: dict[str, set[asyncio.Queue[Event | Reset]]] = {}
+        self._watchers: dict[str, set[Inbox]] = {}
         self._reading = asyncio.Lock()
         self._cursor = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def follow(self, subject: str, *, after: int) -> AsyncGenerator[Event | Reset]:
-        """Every event of a subject after the cursor, each once, for as long as the caller listens."""
-        inbox: asyncio.Queue[Event | Reset] = asyncio.Queue()
+    async def follow(
+        self, subject: str, *, after: int, inbox: Inbox | None = None
+    ) -> AsyncGenerator[Event | Reset | Watched]:
+        """Every event of a subject after the cursor, each once, for as long as the caller listens.
+
+        Whatever else is put into an inbox that is given comes in between.
+        """
+        inbox = asyncio.Queue() if inbox is None else inbox
         self._watchers.setdefault(subject, set()).add(inbox)
         try:
             # From here on every new read looks for this subject. One that began earlier does not: what it
@@ -53,9 +63,9 @@ class Follower:
                 if len(feed.events) < PAGE:
                     break
             while True:
-                event_or_reset = await inbox.get()
-                if isinstance(event_or_reset, Reset) or event_or_reset.id > after:
-                    yield event_or_reset
+                found = await inbox.get()
+                if not isinstance(found, Event) or found.id > after:
+                    yield found
         finally:
             self._leave(subject, inbox)
 
@@ -70,7 +80,7 @@ class Follower:
             self._cursor = await self._store.newest_event()
             self._task = asyncio.create_task(self._read_on(), name="qo-feed")
 
-    def _leave(self, subject: str, inbox: asyncio.Queue[Event | Reset]) -> None:
+    def _leave(self, subject: str, inbox: Inbox) -> None:
         watchers = self._watchers[subject]
         watchers.discard(inbox)
         if not watchers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -20,7 +21,7 @@ from qo.policy.replay import (
     spread_out,
     steady,
 )
-from qo.runtime.waiting import average_among, places_among
+from qo.runtime.waiting import AverageRun, average_among, places_among
 from qo.settings import Settings
 from qo.store.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
 
@@ -50,20 +51,26 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     newcomer_seconds: float
     """when a job would start that joins behind them all and is in no limited group of its own"""
     tasks: Sequence[str]
+    tiers: Sequence[str | None]
     staffed: frozenset[str]
     """the tasks that a live worker takes"""
+    spare_places: Mapping[str, int]
+    """by task, how many places of workers are free when all jobs in line that can start have started"""
+    spare_slots: Mapping[str, int]
+    """by group that is limited or closed, the same of its slots"""
     margin_seconds: float
     has_data: bool
     """whether anything that waits or runs has run before"""
-    shut: frozenset[str]
-    """the groups in which nobody can start as things stand"""
+    shut: Mapping[str, str]
+    """the groups in which nobody can start as things stand, and why"""
     places: int
-    averages: Mapping[tuple[str, str | None], float]
-    """seconds of a run, by the tasks and tiers in line; with `places` what the base estimate is made of"""
+    averages: Mapping[tuple[str, str | None], AverageRun]
+    """how long a run takes, by the tasks and tiers in line; with `places` what the base estimate is made of"""
 
-    def tells_of(self, task: str) -> bool:
-        """Whether the replay says more of jobs of this task than the base estimate would."""
-        return self.has_data and task in self.staffed
+    def has_room_for(self, job: Job) -> bool:
+        """Whether a job that joined after the replay could start now, and all ahead of it too."""
+        spare = self.spare_places.get(job.task, 0)
+        return spare >= (job.position or 1) and all(self.spare_slots.get(group, 1) > 0 for group in job.groups)
 
 
 def forecast_line(situation: Situation, settings: Settings) -> Forecast:
@@ -88,16 +95,24 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
         given_back=resources.given_back,
         durations=[spread_out(duration) for duration in durations.all],
     )
+    starting = [job for job, start in zip(situation.line, starts, strict=False) if start == 0]
     return Forecast(
         made_at=situation.now,
         ranks={job.id: rank for rank, job in enumerate(situation.line)},
         starts=starts[:-1],
         newcomer_seconds=starts[-1],
         tasks=[job.task for job in situation.line],
+        tiers=[job.tier for job in situation.line],
         staffed=frozenset(task for worker in situation.workers for task in worker.tasks),
+        spare_places=_spare_places(situation, starting),
+        spare_slots=_spare_slots(situation, starting),
         margin_seconds=_margin(situation, durations),
         has_data=bool(situation.means),
-        shut=frozenset(group.group for group in situation.groups if group.paused or group.limit == 0),
+        shut={
+            group.group: "is paused" if group.paused else "has a limit of 0"
+            for group in situation.groups
+            if group.paused or group.limit == 0
+        },
         places=places_among(
             situation.workers,
             limit=next((group.limit for group in situation.groups if group.group == GLOBAL), None),
@@ -107,6 +122,26 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
             for task, tier in {(task, tier) for task, tier, _ in numbers}
         },
     )
+
+
+def _spare_places(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
+    """Each of those that start is taken to need a place of every task: rather too few than one too many."""
+    running = Counter(lease.job.worker for lease in situation.leases)
+    spare: Counter[str] = Counter()
+    for worker in situation.workers:
+        for task in worker.tasks:
+            spare[task] += max(worker.places - running[worker.name], 0)
+    return {task: places - len(starting) for task, places in spare.items()}
+
+
+def _spare_slots(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
+    taken = Counter(group for job in starting for group in job.groups)
+    spare = {
+        group.group: group.limit - group.active - taken[group.group]
+        for group in situation.groups
+        if group.limit is not None
+    }
+    return spare | {group.group: 0 for group in situation.groups if group.closed_until is not None}
 
 
 def _margin(situation: Situation, durations: _Durations) -> float:

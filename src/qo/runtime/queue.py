@@ -16,22 +16,24 @@ from qo import chance
 from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
-from qo.job import ENDED, Estimate, Job, New, Usage, moment
+from qo.job import Basis, Estimate, Job, New, Usage, moment
 from qo.policy.admission import find_tier, retry_after
-from qo.policy.confirming import message_now
 from qo.policy.days import midnight
+from qo.policy.groups import GLOBAL
 from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
 from qo.policy.why import Why, explain
 from qo.runtime.analytics import Analytics, analyse
 from qo.runtime.estimator import Estimator
-from qo.runtime.feed import Follower, Reset
+from qo.runtime.feed import Follower
 from qo.runtime.gathering import MOST_PER_CALL, Gathering, in_portions
 from qo.runtime.portions import Portion, payload_size, submission_count
+from qo.runtime.positions import Positions
 from qo.runtime.reasons import facts_of
 from qo.runtime.submission import make_submission, standing_of
 from qo.runtime.timing import within
-from qo.runtime.waiting import active_places, average_duration
+from qo.runtime.waiting import average_duration, places_among
+from qo.runtime.watching import watch_job
 from qo.settings import Settings
 from qo.spans import Clock, system_ms
 from qo.store.base import Store
@@ -42,6 +44,7 @@ from qo.store.values import (
     Limit,
     LimitIgnored,
     ParentStatus,
+    Place,
     Refusal,
     RefusalReason,
     Source,
@@ -53,8 +56,6 @@ log = logging.getLogger("qo.queue")
 
 SUBMIT_AT_ONCE = 250
 """jobs of a long list, unless 1 MiB of payload ends the portion, so that the store is free for others in between"""
-PRESENT = "present"
-"""in the detail of the first event of a watch: it tells how things stand, not that they changed"""
 
 
 class Queue:
@@ -79,9 +80,12 @@ class Queue:
         )
         self.follower = Follower(self.store)
         self._estimator = Estimator(self.store, self.settings, clock=lambda: self._clock() / 1000)
+        self._positions = Positions(
+            self.store, every_seconds=self.settings.stream.position_every_secs, estimates=self._estimates
+        )
 
     def _begin_anew(self) -> None:
-        leave_behind(self._submitting, self.follower, self._estimator)
+        leave_behind(self._submitting, self.follower, self._positions, self._estimator)
         self._begin()
 
     async def __aenter__(self) -> Queue:
@@ -94,6 +98,7 @@ class Queue:
 
     async def close(self) -> None:
         """Let go of the store. Closing twice is harmless."""
+        await self._positions.close()
         await self._estimator.close()
         await self.follower.close()
         await self.store.close()
@@ -186,13 +191,16 @@ class Queue:
             assert new.phase is not None
             assert answer.taken_by is not None
             raise PhaseTaken(new.parent, new.phase, answer.taken_by)
+        average = await average_duration(self.store, self.settings, task=new.task, tier=new.tier)
+        workers = await self.store.workers()
         wait = retry_after(
             over=answer.waiting - answer.cap,
-            average_seconds=await average_duration(self.store, self.settings, task=None, tier=new.tier),
-            places=await active_places(self.store),
+            average_seconds=average.seconds,
+            places=places_among(workers, limit=(await self.store.group(GLOBAL)).limit),
             step_seconds=self.settings.queue.retry_after_step_secs,
         )
-        raise QueueFull(answer.waiting, answer.cap, wait)
+        is_guess = average.basis is Basis.FIRST_GUESS or not workers
+        raise QueueFull(answer.waiting, answer.cap, wait, is_guess=is_guess)
 
     def warn_of_ignored(self, ignored: Sequence[LimitIgnored]) -> None:
         for each in ignored:
@@ -244,7 +252,8 @@ class Queue:
         """The job, once it has ended. Raises `Timeout` when it has not in so many seconds."""
 
         async def until_ended() -> None:
-            async with aclosing(self.watch(job_id)) as events:
+            changes = watch_job(self.store, self.follower, None, job_id, after=None)
+            async with aclosing(changes) as events:
                 async for _ in events:
                     pass
 
@@ -252,32 +261,16 @@ class Queue:
             raise Timeout(f"Job {job_id!r} has not ended within {timeout} seconds; it goes on without you waiting.")
         return await self.get(job_id)
 
-    async def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:
+    def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:
         """What happens to a job, until it has ended.
 
         Begins with an event that tells its present state (`present` in its detail); with `after`, the id of the
         last event that was seen, it goes on behind that one instead. Nothing is missed in between.
-        """
-        # The cursor is older than the snapshot, so an event may tell what the snapshot already shows, but none
-        # can fall between them.
-        cursor = await self.store.newest_event() if after is None else after
-        job = await self.store.job(job_id)
-        if after is None:
-            yield self._present(job, cursor)
-        if job.state in ENDED and (after is None or not await self._ended_after(job_id, after)):
-            return
-        async with aclosing(self.follower.follow(job_id, after=cursor)) as events:
-            async for event in events:
-                if isinstance(event, Reset):
-                    cursor = await self.store.newest_event()
-                    event = self._present(await self.store.job(job_id), cursor)
-                yield event
-                if event.kind in ENDED:
-                    return
 
-    async def _ended_after(self, job_id: str, cursor: int) -> bool:
-        feed = await self.store.events(cursor, kinds=[state.value for state in ENDED], subjects=[job_id], limit=1)
-        return feed.reset or bool(feed.events)
+        While the job is in line, `position` events tell where it stands, with an estimate: when that changed, but at
+        most once a second, and every few seconds. Each has the id of the event before it, so `after` works with it.
+        """
+        return watch_job(self.store, self.follower, self._positions, job_id, after=after)
 
     async def why(self, job_id: str, *, for_user: str | None = None) -> Why:
         """Why a job is not running. `for_user`: others' jobs that hold slots are counted, not named."""
@@ -299,24 +292,40 @@ class Queue:
         return usage_of_user(used=used.used_today, quota=quota, resets_at=_resets_at(used.today))
 
     async def _presented(self, job: Job, estimate: Estimate | None = None) -> Job:
-        usage = None if job.user is None else await self.usage(job.user)
-        return present(job, self.settings, usage=usage, estimate=estimate, now=self._now())
+        (presented,) = await self._all_presented([job], [estimate])
+        return presented
 
     async def _all_presented(
         self, jobs: Sequence[Job], estimates: Sequence[Estimate | None] | None = None
     ) -> list[Job]:
         users = sorted({job.user for job in jobs if job.user is not None})
         usages = dict(zip(users, await asyncio.gather(*map(self.usage, users)), strict=True))
+        places = await self._places_of_overtaken(jobs)
         now = self._now()
         return [
             present(
-                job, self.settings, usage=None if job.user is None else usages[job.user], estimate=estimate, now=now
+                job if job.id not in places else msgspec.structs.replace(job, position=places[job.id].position),
+                self.settings,
+                usage=None if job.user is None else usages[job.user],
+                estimate=estimate,
+                placed_ahead=places[job.id].placed_ahead if job.id in places else None,
+                now=now,
             )
             for job, estimate in zip(jobs, estimates or [None] * len(jobs), strict=True)
         ]
 
+    async def _places_of_overtaken(self, jobs: Sequence[Job]) -> dict[str, Place]:
+        """Of the jobs whose position got worse, and not because of what a person did to them."""
+        overtaken = [
+            job.id
+            for job in jobs
+            if job.position is not None and job.position > (job.position_original or 0) and job.displaced is None
+        ]
+        return await self.store.positions(overtaken) if overtaken else {}
+
     async def estimate(self, job_id: str) -> Estimate | None:
-        """When a job in line will probably start; None for one that is not, or that cannot start as things stand.
+        """When a job in line will probably start; None for one that is not in line. Where it is not known, the
+        estimate's message says why.
 
         From the first call on, and while somebody asks, estimates of the whole line are kept fresh in the background.
         """
@@ -444,10 +453,6 @@ class Queue:
         if limits:
             configured = [Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits]
             self.warn_of_ignored(await self.store.set_limits(configured))
-
-    def _present(self, job: Job, cursor: int) -> Event:
-        detail = {PRESENT: True, "status": job.status, "position": job.position, "message": message_now(job)}
-        return Event(id=cursor, at=self._now(), kind=job.state.value, subject=job.id, detail=detail)
 
     def _now(self) -> datetime:
         """For words such as "tomorrow". Only the store's clock decides."""

@@ -30,17 +30,22 @@ class WaitTimeEstimator:
         await self._store.observe([(average, float(duration_seconds))])
 
     async def estimate_with_confidence(self, tier: str, position: int, active_workers: int) -> Estimate:
-        """`average x position / active workers` of the tier, with its range in words. No workers count as one."""
+        """`average x position / active workers` of the tier, with its range in words. No workers count as one.
+
+        Before any run of the tier was recorded it is a first guess, and says so.
+        """
         find_tier(tier, self._settings.tiers)
         if not _is_number(position) or position < 1:
             raise InvalidValue(f"position is {position!r}; use a whole number of 1 or more.")
         if not _is_number(active_workers) or active_workers < 0:
             raise InvalidValue(f"active_workers is {active_workers!r}; use a whole number of 0 or more.")
+        average = await average_duration(self._store, self._settings, task=None, tier=tier)
         return base_estimate(
             position=position,
             active_workers=active_workers,
-            average_seconds=await average_duration(self._store, self._settings, task=None, tier=tier),
+            average_seconds=average.seconds,
             settings=self._settings.estimate,
+            basis=average.basis,
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
+from qo.job import Basis
 from qo.policy.estimate import duration_of_task, duration_of_tier
 from qo.policy.groups import GLOBAL
 from qo.settings import Settings
@@ -11,19 +14,26 @@ from qo.store.base import Store
 from qo.store.values import Mean, WorkerInfo
 
 
-async def average_duration(store: Store, settings: Settings, *, task: str | None, tier: str | None) -> float:
-    """Seconds: of the task where it has run, else of the tier, else the first guess."""
+class AverageRun(msgspec.Struct, frozen=True):
+    """How long a run takes. `basis`: whether any was seen."""
+
+    seconds: float
+    basis: Basis
+
+
+async def average_duration(store: Store, settings: Settings, *, task: str | None, tier: str | None) -> AverageRun:
+    """Of the task where it has run, else of the tier, else the first guess."""
     return average_among(await store.averages(_names_of(task, tier)), settings, task=task, tier=tier)
 
 
-def average_among(means: Mapping[str, Mean], settings: Settings, *, task: str | None, tier: str | None) -> float:
+def average_among(means: Mapping[str, Mean], settings: Settings, *, task: str | None, tier: str | None) -> AverageRun:
     """The same, of averages that were read before."""
     for name in _names_of(task, tier):
         if name in means:
-            return means[name].value
+            return AverageRun(means[name].value, Basis.MEASURED)
     if tier is not None and tier in settings.tiers:
-        return settings.tiers[tier].first_guess_secs
-    return settings.estimate.first_guess_secs
+        return AverageRun(settings.tiers[tier].first_guess_secs, Basis.FIRST_GUESS)
+    return AverageRun(settings.estimate.first_guess_secs, Basis.FIRST_GUESS)
 
 
 def _names_of(task: str | None, tier: str | None) -> list[str]:

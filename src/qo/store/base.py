@@ -190,7 +190,8 @@ class Store(Reading, Protocol):
         now: int | None = None,
     ) -> tuple[Job, ...]:
         """Change the priority of a job that waits (scheduled, waiting, queued, confirming), or of a parent and all
-        its unfinished jobs, also those that run (it counts when they come back). The place is kept.
+        its unfinished jobs, also those that run (it counts when they come back). The place is kept. A job that is put
+        further back is `displaced` (`ordering.displacement`), as by `move`, until it joins the line anew.
         Raises InvalidTransition for a job that runs or has ended. Events: priority. Audit: "priority", each job.
         """
         ...

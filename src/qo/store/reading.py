@@ -14,6 +14,7 @@ from qo.store.values import (
     Lease,
     Mean,
     ParentStatus,
+    Place,
     Record,
     SeriesPoint,
     UserUsage,
@@ -51,8 +52,11 @@ class Reading(Protocol):
         Jobs further back cost nothing."""
         ...
 
-    async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        """1-based ranks of those that are in line, of all or of the given ones, from one ordered pass."""
+    async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
+        """The places of those of the given jobs that are in line: what their watchers ask for again and again.
+
+        It counts in indexes and reads no other job's row but those of jobs that a move gave their place.
+        """
         ...
 
     async def waiting_count(self) -> int:

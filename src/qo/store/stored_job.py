@@ -41,6 +41,7 @@ def stored_job(
         unique=row.unique_key,
         position=position,
         position_original=row.position_original,
+        displaced=row.displaced,
         iterations=row.iterations,
         iterations_batch=row.iterations_batch,
         iterations_granted=row.iterations_granted,

@@ -416,6 +416,20 @@ class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     groups: tuple[str, ...]
 
 
+class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a job stands in line, and what became of the position at which it joined (`original`).
+
+    `displaced` is as in `Job`. `placed_ahead` is the number of jobs ahead of it that joined after it did. It is counted
+    only where the position is worse than the original one, and is None otherwise, and while more than
+    `ordering.MOVED_COUNTED_AT_MOST` jobs stand at places that a move gave them.
+    """
+
+    position: int
+    original: int
+    placed_ahead: int | None = None
+    displaced: str | None = None
+
+
 class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What stands between a job and its start, as facts.
 

@@ -117,9 +117,11 @@ for _, each in ipairs(moves) do
   vacate(each[1])
 end
 for _, each in ipairs(moves) do
+  line.note_disturbance(each[1])
   stand_at(each[1], line.order_key(line.priority_of(each[1].key), each[2]))
 end
 row.priority = other.priority
+line.note_displacement(row, 'moved', line.order_key(band, place))
 stand_at(row, line.order_key(band, place))
 local detail = arguments.before and { before = arguments.before } or { after = arguments.after }
 step.event('moved', row.id, detail)

@@ -20,6 +20,7 @@ from qo.store.values import (
     Lease,
     Mean,
     ParentStatus,
+    Place,
     Record,
     SeriesPoint,
     SlotInfo,
@@ -29,6 +30,7 @@ from qo.store.values import (
 )
 
 LINE_AT_ONCE = 2000
+POSITIONS_AT_ONCE = 100
 NEWEST_EVENT = 0
 """its place among the counters, whose order `lib/counters.lua` gives"""
 _json = msgspec.json.Decoder().decode
@@ -86,12 +88,13 @@ class Reading(Calling):
                 break
         return tuple(found)
 
-    async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        if job_ids is None:
-            line = await self.line(limit=await self.waiting_count() or 1)
-            return {each.id: rank for rank, each in enumerate(line, start=1)}
-        ranks = (await self._run("positions", {"ids": list(job_ids)})).answer["ranks"]
-        return {job_id: rank for job_id, rank in zip(job_ids, ranks, strict=True) if rank}
+    async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
+        found: dict[str, Place] = {}
+        for first in range(0, len(job_ids), POSITIONS_AT_ONCE):
+            part = list(job_ids[first : first + POSITIONS_AT_ONCE])
+            places = (await self._run("positions", {"ids": part})).answer["places"]
+            found.update((job_id, Place(**place)) for job_id, place in zip(part, places, strict=True) if place)
+        return found
 
     async def waiting_count(self) -> int:
         count: int = await self._command("ZCARD", "line")

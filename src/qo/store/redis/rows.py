@@ -65,6 +65,8 @@ class JobRow(msgspec.Struct, gc=False):
     finished_at: int | None = None
     payload_bytes: int = 0
     checkpoint_bytes: int = 0
+    undisturbed_key: int | None = None
+    displaced: str | None = None
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):

@@ -21,6 +21,7 @@ for _, row in ipairs(wanted) do
   rows.save(row)
   if row.key then
     local order_key = line.order_key(row.priority, line.place_of(row.key))
+    line.note_displacement(row, 'priority', order_key)
     if HELD[row.state] then
       row.key = order_key
     else

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from qo.job import State
+from qo.job import Displaced, State
 from qo.policy.ordering import (
     PLACE_BITS,
+    displacement,
     drawn_place,
     joining_order,
     order_key,
@@ -26,7 +27,8 @@ GATES = 2
 """how many of a job's groups, the first ones, are gates"""
 
 LINE_FIELDS = ("state", "key", "parked", "aged_at")
-JOIN_FIELDS = (*LINE_FIELDS, "joined_at", "position_original", "due_at", "steady_at", "deferred")
+DISPLACED_FIELDS = ("undisturbed_key", "displaced")
+JOIN_FIELDS = (*LINE_FIELDS, *DISPLACED_FIELDS, "joined_at", "position_original", "due_at", "steady_at", "deferred")
 
 
 def join(step: Step, row: JobRow) -> None:
@@ -36,6 +38,7 @@ def join(step: Step, row: JobRow) -> None:
     row.due_at = row.steady_at = None
     row.deferred = 0
     row.joined_at = step.now
+    row.undisturbed_key = row.displaced = None
     enter(step, row, order_key(row.priority, place))
     row.position_original = _position_of_newest(step, row)
     step.event(row.state, row.id, {"position": row.position_original})
@@ -75,6 +78,20 @@ def enter_again(step: Step, row: JobRow, key: int) -> None:
     step.count_waiting(priority_of(key), +1)
     row.key = key
     put_aside_or_ready(step, row, before=row.parked)
+
+
+def note_displacement(row: JobRow, reason: Displaced, key: int) -> None:
+    """A person is about to give the job this key."""
+    assert row.key is not None
+    note_disturbance(row)
+    assert row.undisturbed_key is not None
+    row.displaced = displacement(reason, undisturbed=row.undisturbed_key, old=row.key, new=key, present=row.displaced)
+
+
+def note_disturbance(row: JobRow) -> None:
+    """The job is about to get another key, by a person or to make room for a job that is moved."""
+    if row.undisturbed_key is None:
+        row.undisturbed_key = row.key
 
 
 def put_aside_or_ready(step: Step, row: JobRow, *, before: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from qo.errors import InvalidTransition, MoveRefused
 from qo.event import MOVED
-from qo.job import Job, State
+from qo.job import Displaced, Job, State
 from qo.policy.lifecycle import allowed_after
 from qo.policy.ordering import (
     CELL,
@@ -23,7 +23,7 @@ from qo.policy.ordering import (
 )
 from qo.store.sqlite import sql
 from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement, note_disturbance
 from qo.store.sqlite.reading import with_position
 from qo.store.sqlite.rows import JobRow, by_id, save, select
 from qo.store.sqlite.step import Step
@@ -43,6 +43,7 @@ def move(step: Step, job_id: str, *, before: str | None, after: str | None, by: 
     _vacate(step, [row])
     place = _make_room(step, row, ahead, behind, next_to_high=before is not None)
     row.priority = other.priority
+    note_displacement(row, Displaced.MOVED, order_key(band, place))
     _stand_at(step, row, order_key(band, place))
     detail = {"before": before} if before is not None else {"after": after}
     step.event(MOVED, row.id, detail)
@@ -98,6 +99,7 @@ def _make_room(step: Step, row: JobRow, ahead: list[JobRow], behind: list[JobRow
     moves = [*reversed([*zip(ahead, new_ahead, strict=False)]), *zip(behind, new_behind, strict=False)]
     _vacate(step, [neighbour for neighbour, _ in moves])
     for neighbour, new_place in moves:
+        note_disturbance(neighbour)
         _stand_at(step, neighbour, order_key(priority_of(neighbour.key or 0), new_place))
     return place
 
@@ -112,7 +114,7 @@ def _vacate(step: Step, rows: list[JobRow]) -> None:
 def _stand_at(step: Step, row: JobRow, key: int) -> None:
     enter_again(step, row, key)
     step.db.execute("INSERT INTO moved VALUES (?, ?)", (place_of(key), row.number))
-    save(step.writes, row, *LINE_FIELDS, "priority")
+    save(step.writes, row, *LINE_FIELDS, *DISPLACED_FIELDS, "priority")
 
 
 def _owner(step: Step, place: int) -> int | None:

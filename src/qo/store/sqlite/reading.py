@@ -13,8 +13,8 @@ from qo.errors import JobNotFound, ParentNotFound
 from qo.event import AuditEntry, Event, Feed
 from qo.job import Job, State, moment
 from qo.policy.groups import groups_of
-from qo.policy.ordering import PLACE_BITS, priority_of
 from qo.store.sqlite import sql
+from qo.store.sqlite.places import position, ranks_of
 from qo.store.sqlite.rows import JobRow, by_id, decode, names, row_groups, select, to_job, to_json
 from qo.store.sqlite.step import Step
 from qo.store.values import InLine, Mean, ParentStatus, Record, SeriesPoint
@@ -85,8 +85,8 @@ def _in_line(
     rows = list(select(db, f"{where} ORDER BY key LIMIT ?", (*bindings, limit)))
     if not filters:
         return [to_job(row, groups=task_groups(row), position=index) for index, row in enumerate(rows, start=1)]
-    ranks = positions(db, [row.id for row in rows])
-    return [to_job(row, groups=task_groups(row), position=ranks[row.id]) for row in rows]
+    ranks = ranks_of(db, [row.key for row in rows if row.key is not None])
+    return [to_job(row, groups=task_groups(row), position=rank) for rank, row in zip(ranks, rows, strict=True)]
 
 
 def line(db: apsw.Connection, *, limit: int) -> tuple[InLine, ...]:
@@ -115,33 +115,6 @@ def line(db: apsw.Connection, *, limit: int) -> tuple[InLine, ...]:
         )
         for id_, task, priority, user, project, tier, parent, own in rows
     )
-
-
-def positions(db: apsw.Connection, job_ids: Sequence[str] | None) -> dict[str, int]:
-    if job_ids is not None and len(job_ids) == 1:
-        key = sql.value(db, "SELECT key FROM job WHERE id = ? AND state = 'queued'", (job_ids[0],))
-        return {} if key is None else {job_ids[0]: position(db, key)}
-    wanted = None if job_ids is None else set(job_ids)
-    ranks = {}
-    line = db.execute("SELECT id FROM job WHERE state = 'queued' ORDER BY key")
-    for rank, (job_id,) in enumerate(line, start=1):
-        if wanted is None or job_id in wanted:
-            ranks[job_id] = rank
-            if wanted is not None and len(ranks) == len(wanted):
-                break
-    return ranks
-
-
-def position(db: apsw.Connection, key: int) -> int:
-    """The 1-based rank of a key: whole priorities by their counts, only its own by counting."""
-    own = priority_of(key)
-    rank: int = sql.value(
-        db,
-        "SELECT (SELECT coalesce(sum(waiting), 0) FROM line_count WHERE priority < ?1)"
-        " + (SELECT count(*) FROM job WHERE state = 'queued' AND key >= ?2 AND key <= ?3)",
-        (own, own << PLACE_BITS, key),
-    )
-    return rank
 
 
 def waiting_count(db: apsw.Connection) -> int:

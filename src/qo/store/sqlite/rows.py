@@ -69,6 +69,8 @@ class JobRow(msgspec.Struct, gc=False):
     reminded: int
     finished_at: int | None
     steady_at: int | None
+    undisturbed_key: int | None
+    displaced: str | None
 
 
 SELECT = "SELECT * FROM job"

@@ -269,7 +269,13 @@ CREATE INDEX job_parent ON job (parent, phase, number) WHERE parent IS NOT NULL;
 CREATE UNIQUE INDEX job_phase ON job (parent, phase) WHERE phase IS NOT NULL AND state <> 'cancelled';
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN)
+# What people did to a job's place: by the first it is known when a moved job joined, the second is told to its user.
+DISPLACED = """
+ALTER TABLE job ADD COLUMN undisturbed_key INTEGER; -- the order key before a person or a move beside it changed it
+ALTER TABLE job ADD COLUMN displaced TEXT;          -- how a person put it further back
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from qo.errors import InvalidTransition, ParentNotFound
 from qo.event import PRIORITY
-from qo.job import HELD, Job, State
+from qo.job import HELD, Displaced, Job, State
 from qo.policy.lifecycle import allowed_after
 from qo.policy.ordering import order_key, place_of
 from qo.store.sqlite import sql
 from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement
 from qo.store.sqlite.reading import with_position
 from qo.store.sqlite.rows import JobRow, by_id, save, select
 from qo.store.sqlite.step import Step
@@ -55,11 +55,12 @@ def _reorder(step: Step, row: JobRow) -> None:
     if row.key is None:
         return
     key = order_key(row.priority, place_of(row.key))
+    note_displacement(row, Displaced.PRIORITY, key)
     if State(row.state) in HELD:
         row.key = key
     else:
         enter_again(step, row, key)
-    save(step.writes, row, *LINE_FIELDS)
+    save(step.writes, row, *LINE_FIELDS, *DISPLACED_FIELDS)
 
 
 def unfinished_jobs(step: Step, parent: str) -> list[JobRow]:

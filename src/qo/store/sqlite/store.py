@@ -16,7 +16,7 @@ from qo.job import Job, JobError
 from qo.spans import system_ms
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
-from qo.store.sqlite import reading, watching
+from qo.store.sqlite import places, reading, watching
 from qo.store.sqlite.access import Access
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
@@ -58,6 +58,7 @@ from qo.store.values import (
     Offer,
     Outcome,
     ParentStatus,
+    Place,
     Portion,
     Record,
     Refusal,
@@ -280,8 +281,8 @@ class SQLiteStore(Access):
         check.check_page(limit)
         return await self._read(partial(reading.line, limit=limit))
 
-    async def positions(self, job_ids: Sequence[str] | None = None) -> dict[str, int]:
-        return await self._read(partial(reading.positions, job_ids=job_ids))
+    async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
+        return await self._read(partial(places.positions, job_ids=job_ids))
 
     async def waiting_count(self) -> int:
         return await self._read(reading.waiting_count)

@@ -267,4 +267,6 @@ _BLANK = JobRow(
     reminded=0,
     finished_at=None,
     steady_at=None,
+    undisturbed_key=None,
+    displaced=None,
 )

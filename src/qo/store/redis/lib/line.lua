@@ -32,6 +32,28 @@ function line.was_moved(place)
   return value >= 1 and value <= 64
 end
 
+function line.sequence_of(place)
+  -- The sequence that a drawn place was made from; a place given by a move has none.
+  local cell = math.ceil(place / CELL)
+  return cell + (cell * CELL - place)
+end
+
+function line.note_disturbance(row)
+  -- The job is about to get another key, by a person or to make room for a job that is moved.
+  row.undisturbed_key = row.undisturbed_key or row.key
+end
+
+function line.note_displacement(row, reason, order_key)
+  -- A person is about to give the job this key: `ordering.displacement`.
+  line.note_disturbance(row)
+  if order_key <= row.undisturbed_key then
+    row.displaced = nil
+  elseif order_key > row.key then
+    row.displaced = reason
+  end
+  rows.save(row)
+end
+
 -- --- how many are in line, and before one --------------------------------------------------------------------
 
 local up_to -- by priority: how many in line have it or a better one, counted once and then kept right
@@ -234,7 +256,7 @@ function line.join(row)
   if row.deferred then
     line.set_deferred(row, false)
   end
-  row.joined_at = step.now
+  row.joined_at, row.undisturbed_key, row.displaced = step.now, nil, nil
   local order_key = line.order_key(row.priority, drawn_place(row.boost or 0))
   row.position_original = position_of_newest(order_key, row.boost)
   line.enter(row, order_key)
