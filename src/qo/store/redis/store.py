@@ -51,6 +51,8 @@ from qo.store.values import (
 SCHEMA = 1
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
+LOOK_AGAIN = b"look"
+"""Tells an idle worker that something comes due sooner than it knows (`lib/wake.lua`)."""
 
 
 class RedisStore(Reading):
@@ -411,7 +413,7 @@ class RedisStore(Reading):
                 message = await listening.message(
                     min(left, due_in, NET_SECONDS), at_once=lambda came: find(_claimed_for(offer, came))
                 )
-                if message is not None:
+                if message is not None and message != LOOK_AGAIN:
                     return claimed
 
     # --- service data -----------------------------------------------------------------------------------------
