@@ -213,6 +213,32 @@ async def test_where_the_system_does_not_tell_that_is_said(
         await store.submit([submission("a")])
 
 
+@pytest.mark.usefixtures("short_waits")
+async def test_the_process_is_found_when_the_store_is_named_by_a_link(path: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(path, tmp_path / "elsewhere" / "link.db")
+    store = await SQLiteStore.open(str(tmp_path / "elsewhere" / "link.db"))
+    with frozen(path) as other, pytest.raises(StoreAway) as raised:
+        await store.submit([submission("a")])
+    await store.close()
+
+    assert f"process {other.pid} (python" in str(raised.value)
+
+
+async def test_a_store_with_a_relative_path_goes_on_when_the_process_changes_its_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = await SQLiteStore.open("qo.db")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    await submit(store, "a")
+
+    assert await store.waiting_count() == 1
+    await store.close()
+
+
 # --- reading /proc --------------------------------------------------------------------------------------------
 
 
@@ -322,7 +348,11 @@ async def test_nothing_is_acknowledged_into_a_file_that_was_replaced_until_it_is
 @pytest.mark.parametrize(
     ("error", "said", "may_pass"),
     [
-        (apsw.ReadOnlyError("attempt to write a readonly database"), "may not be written by this process", False),
+        (
+            apsw.ReadOnlyError("attempt to write a readonly database"),
+            r"qo\.db cannot be written .*also to read: give it to user",
+            False,
+        ),
         (apsw.CorruptError("database disk image is malformed"), "restore it from a backup", False),
         (apsw.CantOpenError("unable to open database file"), "could not open its files", True),
         (apsw.IOError("disk I/O error"), r"does not work \(disk I/O error\)", True),

@@ -47,8 +47,9 @@ def on_queue_when_there(
         if queue is None:
             return False
         async with queue:
-            await work(queue)
-        return True
+            if not waiting.stopped:  # also not in the very moment in which the store was there
+                await work(queue)
+        return not waiting.stopped
 
     return asyncio.run(connected())
 
@@ -59,13 +60,13 @@ class _Waiting:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._stopped = False
+        self.stopped = False
 
     async def for_(self, connecting: Coroutine[Any, Any, Queue]) -> Queue | None:
-        return await unless(connecting, stopped=lambda: self._stopped, changed=self._changed)
+        return await unless(connecting, stopped=lambda: self.stopped, changed=self._changed)
 
     def stop(self) -> None:
-        self._stopped = True
+        self.stopped = True
         self._loop.call_soon_threadsafe(self._changed.set)
 
     stop_now = stop

@@ -17,14 +17,13 @@ from qo.forking import leave_behind, when_forked
 from qo.store.sqlite.changes import Changes
 from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.connection import connect
-from qo.store.sqlite.file_trouble import FileIdentity, FileTrouble
+from qo.store.sqlite.file_trouble import MEMORY, FileIdentity, FileTrouble
 from qo.store.sqlite.schema import prepare
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.writer import Writer
 from qo.store.values import Bounds
 
 T = TypeVar("T")
-MEMORY = ":memory:"
 READERS = 2
 
 _open_elsewhere: set[tuple[int, int]] = set()
@@ -52,7 +51,7 @@ class Access:
         self._writer = Writer(
             db,
             self._trouble,
-            identity=None if self._in_memory else FileIdentity(path),
+            identity=None if self._in_memory else FileIdentity(self._trouble),
             after_commit=self._changes.notify,
         )
         self._connections: list[apsw.Connection] = []

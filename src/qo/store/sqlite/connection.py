@@ -15,7 +15,7 @@ def connect(trouble: FileTrouble, *, writes: bool) -> apsw.Connection:
     path = trouble.path
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     try:
-        db = apsw.Connection(path, flags=flags, statementcachesize=STATEMENTS_CACHED)
+        db = apsw.Connection(trouble.file, flags=flags, statementcachesize=STATEMENTS_CACHED)
         trouble.wait_in(db)
         if writes:
             db.pragma("journal_mode", "wal")

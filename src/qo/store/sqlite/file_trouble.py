@@ -15,6 +15,7 @@ from qo.store.sqlite.lock_holder import told_holder
 
 log = logging.getLogger("qo.store")
 
+MEMORY = ":memory:"
 BUSY_SECONDS = 30.0
 """How long an operation waits for another process to end its write."""
 WARN_SECONDS = 3.0
@@ -30,6 +31,8 @@ class FileTrouble:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        # SQLite keeps its log beside the file that a link leads to; and a process may change its working directory.
+        self.file = path if path == MEMORY else os.path.realpath(path)
         self._lock = threading.Lock()
         self._told: type[Exception] | None = None
         self._began = 0.0
@@ -62,7 +65,7 @@ class FileTrouble:
 
     def explain(self, error: Exception, *, done: str = "nothing was changed") -> StoreUnavailable:
         """The error to raise, for one of SQLite or of ours; logs it if it is news. `done`: what became of it all."""
-        told = error if isinstance(error, StoreUnavailable) else _explain(self.path, error, done)
+        told = error if isinstance(error, StoreUnavailable) else self._sentence(error, done)
         if not isinstance(error, apsw.BusyError) or self._give_up_at is None:
             self._tell(type(error), str(told))
         return told
@@ -81,7 +84,7 @@ class FileTrouble:
             self._tell(
                 apsw.BusyError,
                 f"the store {self.path} has waited {waited:.0f} s to write and goes on waiting: "
-                f"{told_holder(self.path)}.",
+                f"{told_holder(self.file)}.",
                 since=waited,
             )
 
@@ -94,38 +97,34 @@ class FileTrouble:
             self._told = kind
         log.warning("%s", sentence)
 
-
-def _explain(path: str, error: Exception, done: str) -> StoreUnavailable:
-    match error:
-        case apsw.BusyError():
-            return StoreAway(f"The store {path} is locked by another process, {done}: {told_holder(path)}.")
-        case apsw.FullError():
-            return StoreAway(
-                f"The store {path} could not write: the disk of {_folder(path)} is full, {done}. Free space there."
-            )
-        case apsw.ReadOnlyError() | apsw.PermissionsError():
-            return StoreUnavailable(
-                f"The store {path} may not be written by this process, {done}. Allow user {_user()} to write the file "
-                f"and its folder {_folder(path)}, and see that the disk is not mounted read-only."
-            )
-        case apsw.CorruptError() | apsw.NotADBError():
-            return StoreUnavailable(
-                f"The store {path} is damaged ({error}), {done}. Stop all its processes and restore it from a backup."
-            )
-        case apsw.CantOpenError():
-            return StoreAway(
-                f"The store {path} could not open its files, {done}. See that the folder {_folder(path)} is there, "
-                f"that user {_user()} may write in it, and that this process has not too many files open."
-            )
-        case apsw.IOError():
-            return StoreAway(
-                f"The disk of the store {path} does not work ({error}), {done}. Check the disk and the system's log."
-            )
-    return StoreAway(f"The store {path} could not be used ({error}), {done}.")
-
-
-def _folder(path: str) -> str:
-    return os.path.dirname(os.path.abspath(path))
+    def _sentence(self, error: Exception, done: str) -> StoreUnavailable:
+        path, folder = self.path, os.path.dirname(self.file)
+        match error:
+            case apsw.BusyError():
+                return StoreAway(f"The store {path} is locked by another process, {done}: {told_holder(self.file)}.")
+            case apsw.FullError():
+                return StoreAway(
+                    f"The store {path} could not write: the disk of {folder} is full, {done}. Free space there."
+                )
+            case apsw.ReadOnlyError() | apsw.PermissionsError():
+                return StoreUnavailable(
+                    f"{path} cannot be written ({error}), {done}. qo needs the right to write the file and its folder "
+                    f"{folder}, also to read: give it to user {_user()}, and see that the disk is not read-only."
+                )
+            case apsw.CorruptError() | apsw.NotADBError():
+                return StoreUnavailable(
+                    f"The store {path} is damaged ({error}), {done}. Stop its processes and restore it from a backup."
+                )
+            case apsw.CantOpenError():
+                return StoreAway(
+                    f"The store {path} could not open its files, {done}. See that the folder {folder} is there, "
+                    f"that user {_user()} may write in it, and that this process has not too many files open."
+                )
+            case apsw.IOError():
+                return StoreAway(
+                    f"The disk of the store {path} does not work ({error}), {done}. Check it, and the system's log."
+                )
+        return StoreAway(f"The store {path} could not be used ({error}), {done}.")
 
 
 def _user() -> str:
@@ -142,9 +141,9 @@ def _user() -> str:
 class FileIdentity:
     """The files that this process has open: what is written to a deleted one is lost when it is closed."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._known = {file: _identity(file) for file in (path, f"{path}-wal", f"{path}-shm")}
+    def __init__(self, trouble: FileTrouble) -> None:
+        self._path = trouble.path
+        self._known = {file: _identity(file) for file in (trouble.file, f"{trouble.file}-wal", f"{trouble.file}-shm")}
 
     def check(self) -> None:
         """Raises StoreAway when a file is not the one that was opened."""
