@@ -25,6 +25,10 @@ class StoreUnavailable(QoError):
     """The store cannot be reached, or its data cannot be used by this version of qo."""
 
 
+class StoreAway(StoreUnavailable):
+    """The store cannot be reached for now. Nothing has to be changed in qo's settings; trying again later may help."""
+
+
 class JobNotFound(QoError):
     """No job has this id: it was never accepted, or retention has removed it."""
 

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
+import time
 
 import pytest
+from servers import Server
+
+from qo.store.redis.client import PATIENCE_SECONDS
+
+HOLDING = """
+import sys
+import apsw
+db = apsw.Connection(sys.argv[1])
+db.execute("BEGIN IMMEDIATE")
+print("holding", flush=True)
+sys.stdin.readline()
+db.execute("COMMIT")
+"""
 
 WRONG = [
     ("nonsense", "write module:worker"),
@@ -102,3 +119,73 @@ def test_up_runs_an_application_for_as_long_as_it_is_told(call, start, app, left
     assert call("submit", "echo", "7", "--wait").code == 0
     assert process.ends() == 0
     assert left_behind() == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("command", "longer_than_a_call"),
+    [(("worker", "app:worker"), True), (("up", "app:worker"), False), (("up", "--demo"), False)],
+)
+def test_a_worker_waits_for_a_server_that_is_not_there_yet(start, app, command, longer_than_a_call):
+    with Server("valkey") as server:
+        server.kill()
+        process = start(*command, "--url", server.url)
+        process.until(f"Redis at 127.0.0.1:{server.port} cannot be used (Connection refused), trying again")
+        time.sleep(PATIENCE_SECONDS + 2 if longer_than_a_call else 0)
+        server.start()
+        process.until("is back after")
+        process.until("runs")
+        process.signal(signal.SIGTERM)
+
+        assert process.ends() == 0
+        assert process.output().count("cannot be used") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("command", [("worker", "app:worker"), ("up", "--demo")])
+def test_a_signal_ends_a_worker_that_waits_for_its_store(start, app, command, number):
+    with Server("valkey") as server:
+        server.kill()
+        process = start(*command, "--url", server.url)
+        process.until("cannot be used")
+        began = time.monotonic()
+        process.signal(number)
+
+        assert process.ends() == 0
+        assert time.monotonic() - began < 3
+        assert "Traceback" not in process.output()
+
+
+def test_a_worker_waits_for_a_process_that_is_stopped_inside_a_write(start, app, call, submit, tmp_path):
+    submit("echo")
+    holding = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(tmp_path / "qo.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holding.stdout.readline() == b"holding\n"
+        os.kill(holding.pid, signal.SIGSTOP)
+        process = start("worker", "app:worker")
+        process.until(f"process {holding.pid} (python")
+        os.kill(holding.pid, signal.SIGCONT)
+        holding.communicate(b"\n", timeout=60)
+        process.until("can be used again after")
+        process.until("echo")
+    finally:
+        holding.kill()
+        holding.communicate()
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("redis://127.0.0.1:{port}/99", "has no database 99"),
+        ("redis://:wrong@127.0.0.1:{port}", "refused the login"),
+        ("sqlite:///app.py", "cannot be opened"),
+        ("sqlite:///nowhere/qo.db", "nowhere"),
+    ],
+)
+def test_wrong_settings_end_a_worker_at_once(call, app, url, sentence):
+    with Server("valkey") as server:
+        done = call("worker", "app:worker", "--url", url.format(port=server.port))
+
+    assert done.code == 3
+    assert sentence in done.err

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
-from qo.runtime.connecting import connect
+from qo.runtime.connecting import connect, connect_when_there
 from qo.runtime.queue import Queue
+from qo.runtime.signals import heeding_signals
+from qo.runtime.timing import unless
 
 if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
@@ -29,6 +31,45 @@ def on_queue(target: Target, work: Callable[[Queue], Awaitable[T]], *, settings:
             return await work(queue)
 
     return asyncio.run(connected())
+
+
+def on_queue_when_there(
+    target: Target, work: Callable[[Queue], Awaitable[None]], *, settings: Mapping[str, Any] | None = None
+) -> bool:
+    """The same for commands that work until they are stopped: a store that is away is waited for. False: a signal came
+    before it was there, and nothing was done."""
+    show_warnings(sys.stderr, as_json=target.as_json)
+
+    async def connected() -> bool:
+        waiting = _Waiting()
+        with heeding_signals(waiting):
+            queue = await waiting.for_(connect_when_there({**(settings or {}), **target.overrides()}))
+        if queue is None:
+            return False
+        async with queue:
+            if not waiting.stopped:  # also not in the very moment in which the store was there
+                await work(queue)
+        return not waiting.stopped
+
+    return asyncio.run(connected())
+
+
+class _Waiting:
+    """A signal ends it, as it would end a worker."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self.stopped = False
+
+    async def for_(self, connecting: Coroutine[Any, Any, Queue]) -> Queue | None:
+        return await unless(connecting, stopped=lambda: self.stopped, changed=self._changed)
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._loop.call_soon_threadsafe(self._changed.set)
+
+    stop_now = stop
 
 
 def on_bucket(target: Target, work: Callable[[BucketSlots], Awaitable[T]]) -> T:

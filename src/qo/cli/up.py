@@ -42,12 +42,13 @@ def up(
 def _run_demo(target: Target, *, concurrency: int | None, for_seconds: float | None, seed: int) -> None:
     from qo.cli.demo import SETTINGS, refuse_other_jobs, run_demo
     from qo.cli.logs import show_log
-    from qo.cli.running import on_queue
+    from qo.cli.running import on_queue_when_there
     from qo.runtime.queue import Queue
 
     async def demonstrate(queue: Queue) -> None:
         show_log(sys.stdout, as_json=target.as_json, brief=True)
         await run_demo(queue, seed=seed, concurrency=concurrency, for_seconds=for_seconds)
 
-    on_queue(target, refuse_other_jobs)  # before the demo's settings leave their limits in the store
-    on_queue(target, demonstrate, settings=SETTINGS)
+    # First without the demo's settings, which leave their limits in the store.
+    if on_queue_when_there(target, refuse_other_jobs):
+        on_queue_when_there(target, demonstrate, settings=SETTINGS)

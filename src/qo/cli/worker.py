@@ -9,7 +9,7 @@ import click
 from qo.cli.loading import find_maker, make_worker
 from qo.cli.logs import show_log
 from qo.cli.options import Target, store_options
-from qo.cli.running import on_queue
+from qo.cli.running import on_queue_when_there
 from qo.runtime.queue import Queue
 
 
@@ -23,6 +23,7 @@ def worker(target: Target, *, reference: str, name: str | None, concurrency: int
 
     The module is imported from the working directory; the function takes the queue and returns a qo.Worker.
     The first signal lets running jobs finish, for the grace period; a second one hands them back at once.
+    A store that is away is waited for.
     """
     run_worker(target, reference, name=name, concurrency=concurrency)
 
@@ -49,4 +50,4 @@ def run_worker(
             asyncio.get_running_loop().call_later(for_seconds, made.stop)
         await made.run()
 
-    on_queue(target, work)
+    on_queue_when_there(target, work)

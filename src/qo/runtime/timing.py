@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -32,3 +32,19 @@ async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([task])
         raise
+
+
+async def unless(work: Coroutine[Any, Any, T], *, stopped: Callable[[], bool], changed: asyncio.Event) -> T | None:
+    """What the work answers; None, and the work is cancelled, once `stopped`. `changed` is set whenever that may have
+    become true."""
+    doing = asyncio.ensure_future(work)
+    doing.add_done_callback(lambda _: changed.set())
+    try:
+        while not (doing.done() or stopped()):
+            changed.clear()
+            await changed.wait()
+    finally:
+        if not doing.done():
+            doing.cancel()
+            await asyncio.wait([doing])
+    return None if doing.cancelled() else doing.result()

@@ -21,5 +21,10 @@ class Trouble:
         self._log.log(logging.DEBUG if self._told else logging.WARNING, "%s, trying again: %s", self._words, error)
         self._told = True
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it failed when it was last tried."""
+        return self._told
+
     def over(self) -> None:
         self._told = False

@@ -6,12 +6,12 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, overload
 
-from qo.errors import InvalidValue, LeaseLost, StoreUnavailable
+from qo.errors import InvalidValue, LeaseLost, StoreAway, StoreUnavailable
 from qo.forking import when_forked
 from qo.ids import new_id
 from qo.job import State
@@ -27,19 +27,24 @@ from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.store_time import StoreTime
 from qo.runtime.task import Handler, Task, define_task
+from qo.runtime.timing import unless
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_end, log_start
+from qo.store.away import until_there
 from qo.store.values import Advance, Claimed, Finished, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
 
 H = TypeVar("H", bound=Handler)
+T = TypeVar("T")
 WAIT_SECONDS = 30.0
 LIFETIME_MS = 30_000
 STOP_PATIENCE_SECONDS = 1.0
 """for handlers that were told to stop because the worker does"""
 HAND_BACK_SECONDS = 10.0
 """how long a stopping worker tries to tell the store"""
+LEAVE_SECONDS = 1.0
+"""how long it waits for each last answer of a store that is away"""
 
 
 class Worker:
@@ -136,11 +141,11 @@ class Worker:
         self._cron[entry.name] = entry
 
     async def run(self) -> None:
-        """Work until stopped, by `stop()` or by SIGTERM or SIGINT."""
+        """Work until stopped, by `stop()` or by SIGTERM or SIGINT. A store that is away is waited for."""
         await self._work(until_idle=False)
 
     async def run_until_idle(self) -> None:
-        """Run what can run now, and what that makes runnable, then return."""
+        """Run what can run now, and what that makes runnable, then return. Raises StoreAway when the store is away."""
         await self._work(until_idle=True)
 
     def stop(self) -> None:
@@ -165,7 +170,7 @@ class Worker:
         if not self._tasks and not self._cron:
             raise InvalidValue(f"Worker {self.name!r} has no tasks; register a handler with @worker.task first.")
         with heeding_signals(self):
-            async with self._alive():
+            async with self._alive(waits=not until_idle):
                 while not self._stopping:
                     started = await self._exchange.next()
                     if until_idle and not (started or self._running or self._admitting or self._exchange.is_wanted()):
@@ -224,8 +229,10 @@ class Worker:
         if self._exchange.offer is None:
             return
         try:
-            found = await self._store.wait_for_work(
-                worker=self.name, tasks=list(self._tasks), timeout_seconds=0, offer=self._exchange.offer
+            found = await self._before_leaving(
+                self._store.wait_for_work(
+                    worker=self.name, tasks=list(self._tasks), timeout_seconds=0, offer=self._exchange.offer
+                )
             )
         except StoreUnavailable as error:
             self._exchange.not_reached.tell(error)
@@ -324,12 +331,13 @@ class Worker:
     # --- coming and going -------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _alive(self) -> AsyncIterator[None]:
-        """Registered, with heartbeat, upkeep and cron; at the end drained."""
+    async def _alive(self, *, waits: bool) -> AsyncIterator[None]:
+        """Registered, with heartbeat, upkeep and cron; at the end drained. `waits`: for a store that is away. One that
+        is stopped meanwhile has nothing of this."""
         self._loop = asyncio.get_running_loop()
         self._exchange = self._new_exchange()
         try:
-            async with self._sharing(), self._registered(), self._beating() as cursor:
+            async with self._sharing(), self._registered(waits=waits), self._beating(waits=waits) as cursor:
                 try:
                     async with self._minding(cursor):
                         yield
@@ -357,8 +365,11 @@ class Worker:
         )
 
     @asynccontextmanager
-    async def _registered(self) -> AsyncIterator[None]:
-        registered = await self._store.register(self._registration())
+    async def _registered(self, *, waits: bool) -> AsyncIterator[None]:
+        registered = await self._first_answer(lambda: self._store.register(self._registration()), waits=waits)
+        if registered is None:
+            yield
+            return
         self._store_time = StoreTime(registered.now_ms)
         self.queue.warn_of_ignored(registered.ignored)
         log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
@@ -368,6 +379,13 @@ class Worker:
         finally:
             await self._say_goodbye()
             log.info("worker %s is gone", self.name)
+
+    async def _first_answer(self, ask: Callable[[], Awaitable[T]], *, waits: bool) -> T | None:
+        """Of the store; if it may be waited for, None when the worker was stopped before it came."""
+        if not waits:
+            return await ask()
+        asking = until_there(ask, tell=self._exchange.not_reached.tell)
+        return await unless(asking, stopped=lambda: self._stopping, changed=self._changed)
 
     @asynccontextmanager
     async def _sharing(self) -> AsyncIterator[None]:
@@ -380,9 +398,12 @@ class Worker:
                 await self._shared.close()
 
     @asynccontextmanager
-    async def _beating(self) -> AsyncIterator[int]:
-        """Answers the cursor of the feed before the first claim."""
-        cursor = await self._store.newest_event()
+    async def _beating(self, *, waits: bool) -> AsyncIterator[int | None]:
+        """Answers the cursor of the feed before the first claim; None when the worker was stopped before that."""
+        cursor = None if self._stopping else await self._first_answer(self._store.newest_event, waits=waits)
+        if cursor is None:
+            yield None
+            return
         self._heartbeat = Heartbeat(
             self._store,
             self._registration(),
@@ -399,7 +420,10 @@ class Worker:
             await self._heartbeat.stop()
 
     @asynccontextmanager
-    async def _minding(self, cursor: int) -> AsyncIterator[None]:
+    async def _minding(self, cursor: int | None) -> AsyncIterator[None]:
+        if cursor is None:
+            yield
+            return
         notifier = Notifier(self.queue.settings.notify)
         upkeep = Upkeep(self.queue, notifier=notifier, cursor=cursor)
         background = [asyncio.create_task(upkeep.run(), name="qo-upkeep")]
@@ -413,9 +437,17 @@ class Worker:
 
     async def _say_goodbye(self) -> None:
         try:
-            await self._store.register(self._registration(gone=True))
+            await self._before_leaving(self._store.register(self._registration(gone=True)))
         except StoreUnavailable as error:
             log.warning("the store was not told that the worker is gone, and will notice in half a minute: %s", error)
+
+    async def _before_leaving(self, call: Awaitable[T]) -> T:
+        """Not for long if the store is known to be away: whoever stops the worker waits for this."""
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS if self._exchange.not_reached.is_told else None):
+                return await call
+        except TimeoutError:
+            raise StoreAway("the store is away") from None
 
     async def _drain(self) -> None:
         """Let what runs end within the grace period, then hand the rest back to its place."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from qo.errors import StoreUnavailable
+from qo.errors import StoreAway, StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.redis.address import Address, prefix_of
 from qo.store.redis.availability import Availability, pause_seconds, said
@@ -312,7 +312,7 @@ class _Server:
 
     def explain(self, refusal: ServerRefused) -> Exception:
         if refusal.code == "OOM":
-            return StoreUnavailable(
+            return StoreAway(
                 f"Redis at {self.nodes.current} is out of memory, nothing was changed; raise its maxmemory "
                 "or let jobs end and be forgotten."
             )
@@ -323,15 +323,12 @@ class _Server:
             )
         return refusal
 
-    def unavailable(self, cause: Exception | None, *, was_sent: bool) -> StoreUnavailable:
+    def unavailable(self, cause: Exception | None, *, was_sent: bool) -> StoreAway:
         address, reason = self.nodes.current, said(cause or TimeoutError())
         done = "what was asked may or may not have been done" if was_sent else "nothing was done"
-        hint = ""
-        if not was_sent and address.tls:
-            hint = ", and that its port is one for TLS"
-        elif not was_sent and isinstance(cause, ConnectionError) and not isinstance(cause, ConnectionRefusedError):
-            hint = ", with rediss:// where the port is one for TLS"
-        return StoreUnavailable(
+        # An impatient call fails before it is known that the port is another one.
+        hint = ", and that its port is one for TLS" if address.tls and not was_sent else ""
+        return StoreAway(
             f"Redis at {address} cannot be used ({reason}); {done}. "
             f"Check that the server runs and that store.url is right{hint}."
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 
 from qo.errors import StoreUnavailable
 from qo.store.redis.address import Address, parse_address
 from qo.store.redis.connection import NOT_NOW, Argument, Connection, ServerRefused, login, reach
+from qo.store.redis.other_protocol import refuse_other_protocol
 from qo.store.redis.sentinel import Sentinels, find_primary, follow_primary, parse_sentinels
 
 CONNECT_SECONDS = 5.0
@@ -52,13 +54,22 @@ async def connect(nodes: Nodes) -> Connection:
 
     Raises OSError (also TimeoutError) or ServerRefused where trying again may help, StoreUnavailable where not.
     """
-    async with asyncio.timeout(CONNECT_SECONDS):
-        connection = await reach(await nodes.find())
-        try:
-            nodes.learn(await _introduce(connection))
-        except BaseException:
-            connection.abort()
-            raise
+    address: Address | None = None
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            address = await nodes.find()
+            connection = await reach(address)
+            try:
+                nodes.learn(await _introduce(connection))
+            except BaseException:
+                connection.abort()
+                raise
+    except (ConnectionRefusedError, socket.gaierror):
+        raise  # nobody is there who could speak otherwise
+    except OSError:
+        if address is not None:
+            await refuse_other_protocol(address)
+        raise
     return connection
 
 

@@ -15,6 +15,7 @@ from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, 
 from qo.event import SIGNALS, Feed
 from qo.job import Job, JobError, State
 from qo.store import check
+from qo.store.away import until_there
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.redis import wire
 from qo.store.redis.calling import FIRST_BLOB, check_refusal, refused
@@ -52,6 +53,8 @@ from qo.store.values import (
 SCHEMA = 2
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
+LOOK_AGAIN = b"look"
+"""Tells an idle worker that something comes due sooner than it knows (`lib/wake.lua`)."""
 
 
 class RedisStore(Reading):
@@ -73,12 +76,18 @@ class RedisStore(Reading):
         bounds: Bounds | None = None,
         accept_eviction: bool = False,
         patience_seconds: float = PATIENCE_SECONDS,
+        waits: bool = False,
     ) -> RedisStore:
-        """`accept_eviction`: use a server that may throw jobs away when its memory is full."""
+        """`accept_eviction`: use a server that may throw jobs away when its memory is full. `waits`: until it is
+        there; otherwise raises StoreAway when patience is over."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
-        try:
+
+        async def check_server() -> None:
             store.promise = await describe(store.client, accept_eviction=accept_eviction)
             await store._check_schema()
+
+        try:
+            await (until_there(check_server) if waits else check_server())
         except BaseException:
             await store.close()
             raise
@@ -413,7 +422,7 @@ class RedisStore(Reading):
                 message = await listening.message(
                     min(left, due_in, NET_SECONDS), at_once=lambda came: find(_claimed_for(offer, came))
                 )
-                if message is not None:
+                if message is not None and message != LOOK_AGAIN:
                     return claimed
 
     # --- service data -----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from qo.errors import StoreUnavailable
+from qo.errors import StoreAway, StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.redis.availability import pause_seconds, said
 from qo.store.redis.client import Client
@@ -202,9 +202,9 @@ class _Ear:
         if self._connection is not None:
             self._connection.leave_to_other_process()
 
-    def unavailable(self) -> StoreUnavailable:
+    def unavailable(self) -> StoreAway:
         cause = said(self._trouble or TimeoutError())
-        return StoreUnavailable(f"Redis at {self._client.address} cannot be listened to ({cause}); check that it runs.")
+        return StoreAway(f"Redis at {self._client.address} cannot be listened to ({cause}); check that it runs.")
 
     def stop(self) -> None:
         if self._serving is not None:

@@ -17,13 +17,13 @@ from qo.spans import system_ms
 from qo.store.sqlite.changes import Changes
 from qo.store.sqlite.checkpoint import Checkpointer
 from qo.store.sqlite.connection import connect
+from qo.store.sqlite.file_trouble import MEMORY, FileIdentity, FileTrouble
 from qo.store.sqlite.schema import prepare
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.writer import Writer
 from qo.store.values import Bounds
 
 T = TypeVar("T")
-MEMORY = ":memory:"
 READERS = 2
 
 _open_elsewhere: set[tuple[int, int]] = set()
@@ -32,9 +32,10 @@ are those of the other process: not even a new connection may be opened here."""
 
 
 class Access:
-    def __init__(self, path: str, bounds: Bounds) -> None:
+    def __init__(self, path: str, bounds: Bounds, trouble: FileTrouble | None = None) -> None:
         self.path = path
         self.bounds = bounds
+        self._trouble = trouble or FileTrouble(path)
         self._in_memory = path == MEMORY
         if not self._in_memory and os.path.exists(path) and _identity(path) in _open_elsewhere:
             raise StoreUnavailable(self._forked())
@@ -42,19 +43,33 @@ class Access:
             self.promise = "memory: jobs live as long as this process"
         else:
             self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
-        db = connect(path, writes=True)
-        prepare(db, path)
-        self._checkpointer = None if self._in_memory else Checkpointer(path, db)
-        self._watch = None if self._in_memory else connect(path, writes=False)
+        db = self._prepared()
+        self._checkpointer = None if self._in_memory else Checkpointer(self._trouble, db)
+        self._watch = None if self._in_memory else connect(self._trouble, writes=False)
         self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
         self._changes = Changes(self._data_version if self._watch else None)
-        self._writer = Writer(db, path, after_commit=self._changes.notify)
+        self._writer = Writer(
+            db,
+            self._trouble,
+            identity=None if self._in_memory else FileIdentity(self._trouble),
+            after_commit=self._changes.notify,
+        )
         self._connections: list[apsw.Connection] = []
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
         self._reader = threading.local()
         self._identity = None if self._in_memory else _identity(path)
         self._is_forked = False
         when_forked(self, Access._begin_anew)
+
+    def _prepared(self) -> apsw.Connection:
+        """The writer's connection to a file of the present schema."""
+        db = connect(self._trouble, writes=True)
+        try:
+            prepare(db, self.path)
+        except apsw.Error as error:
+            db.close()
+            raise self._trouble.explain(error) from error
+        return db
 
     def _begin_anew(self) -> None:
         if not self._writer.is_open:
@@ -107,13 +122,16 @@ class Access:
     def _read_file(self, read: Callable[[apsw.Connection], T]) -> T:
         db: apsw.Connection | None = getattr(self._reader, "db", None)
         if db is None:
-            db = self._reader.db = connect(self.path, writes=False)
+            db = self._reader.db = connect(self._trouble, writes=False)
             self._connections.append(db)
-        db.execute("BEGIN")
         try:
-            return read(db)
-        finally:
-            db.execute("COMMIT")
+            db.execute("BEGIN")
+            try:
+                return read(db)
+            finally:
+                db.execute("COMMIT")
+        except apsw.Error as error:
+            raise self._trouble.explain(error, done="nothing was read") from error
 
     async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
         """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
@@ -128,8 +146,11 @@ class Access:
     def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
         self._writer.check_open()
         assert self._watch is not None
-        with self._watch_lock:
-            return read(self._watch)
+        try:
+            with self._watch_lock:
+                return read(self._watch)
+        except apsw.Error as error:
+            raise self._trouble.explain(error, done="nothing was read") from error
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import threading
 import apsw
 
 from qo.store.sqlite.connection import connect
+from qo.store.sqlite.file_trouble import FileTrouble
 
 log = logging.getLogger("qo.store")
 
@@ -21,9 +22,9 @@ PAGES = 1000
 
 
 class Checkpointer:
-    def __init__(self, path: str, writer: apsw.Connection) -> None:
-        self._path = path
-        self._db = connect(path, writes=True)
+    def __init__(self, trouble: FileTrouble, writer: apsw.Connection) -> None:
+        self._path = trouble.path
+        self._db = connect(trouble, writes=True)
         self._asked_at = 0
         self._asked = threading.Event()
         self._nearly_done = False

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import apsw
 
 from qo.errors import StoreUnavailable
+from qo.store.sqlite.file_trouble import FileTrouble
 
-BUSY_SECONDS = 30.0
-BUSY_STEP_SECONDS = 0.0005
 STATEMENTS_CACHED = 400
 
 
-def connect(path: str, *, writes: bool) -> apsw.Connection:
+def connect(trouble: FileTrouble, *, writes: bool) -> apsw.Connection:
     """Open a connection; a reader sees what was last committed and never waits for a writer."""
+    path = trouble.path
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE if writes else apsw.SQLITE_OPEN_READONLY
     try:
-        db = apsw.Connection(path, flags=flags, statementcachesize=STATEMENTS_CACHED)
-        db.set_busy_handler(_wait_while_busy())
+        db = apsw.Connection(trouble.file, flags=flags, statementcachesize=STATEMENTS_CACHED)
+        trouble.wait_in(db)
         if writes:
             db.pragma("journal_mode", "wal")
             # An acknowledged job must survive power loss, so every commit reaches the disk.
@@ -27,25 +24,10 @@ def connect(path: str, *, writes: bool) -> apsw.Connection:
         db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         db.pragma("cache_size", -65536)
         db.pragma("temp_store", "memory")
+    except apsw.BusyError as error:
+        raise trouble.explain(error) from error
     except apsw.Error as error:
         raise StoreUnavailable(
             f"{path} cannot be opened: {error}. Check the path, its folder's rights and the disk."
         ) from error
     return db
-
-
-def _wait_while_busy() -> Callable[[int], bool]:
-    # SQLite's own waiting grows to 100 ms a step; between processes that take turns every millisecond
-    # that would leave the file idle most of the time.
-    started = 0.0
-
-    def wait(attempt: int) -> bool:
-        nonlocal started
-        if attempt == 0:
-            started = time.monotonic()
-        elif time.monotonic() - started > BUSY_SECONDS:
-            return False
-        time.sleep(BUSY_STEP_SECONDS)
-        return True
-
-    return wait

@@ -15,6 +15,7 @@ from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.spans import system_ms
 from qo.store import check
+from qo.store.away import until_there
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import places, reading, watching
 from qo.store.sqlite.access import Access
@@ -25,6 +26,7 @@ from qo.store.sqlite.cancel import cancel
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.claim import claim
 from qo.store.sqlite.confirm import confirm
+from qo.store.sqlite.file_trouble import FileTrouble
 from qo.store.sqlite.finish import finish
 from qo.store.sqlite.forget import forget
 from qo.store.sqlite.move import move
@@ -87,8 +89,19 @@ class SQLiteStore(Access):
     kind: Literal["sql", "redis"] = "sql"
 
     @classmethod
-    async def open(cls, path: str, *, bounds: Bounds | None = None) -> SQLiteStore:
-        return await asyncio.to_thread(cls, path, bounds or Bounds())
+    async def open(cls, path: str, *, bounds: Bounds | None = None, waits: bool = False) -> SQLiteStore:
+        """`waits`: until the file can be used, such as when another process ends its write; otherwise raises StoreAway
+        when that takes too long."""
+        trouble = FileTrouble(path)
+
+        async def open_file() -> SQLiteStore:
+            return await asyncio.to_thread(cls, path, bounds or Bounds(), trouble)
+
+        try:
+            return await (until_there(open_file) if waits else open_file())
+        except asyncio.CancelledError:
+            trouble.give_up_soon()  # the thread that opens it would be waited for when the process ends
+            raise
 
     # --- a job's way through ----------------------------------------------------------------------------------
 

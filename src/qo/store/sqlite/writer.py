@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import apsw
 
 from qo.errors import StoreUnavailable
+from qo.store.sqlite.file_trouble import FileIdentity, FileTrouble
 
 log = logging.getLogger("qo.store")
 
@@ -39,9 +40,18 @@ class _Operation:
 
 
 class Writer:
-    def __init__(self, db: apsw.Connection, path: str, *, after_commit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        db: apsw.Connection,
+        trouble: FileTrouble,
+        *,
+        identity: FileIdentity | None,
+        after_commit: Callable[[], None],
+    ) -> None:
+        """`identity` is None in memory, where nothing can be deleted."""
         self._db = db
-        self._path = path
+        self._trouble = trouble
+        self._identity = identity
         self._after_commit = after_commit
         self._arrivals: SimpleQueue[tuple[_Operation, bool] | None] = SimpleQueue()
         self._refusal: str | None = None
@@ -67,6 +77,7 @@ class Writer:
 
     def refuse_more(self, reason: str) -> None:
         self._refusal = reason
+        self._trouble.give_up_soon()
 
     async def finish(self) -> None:
         """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""
@@ -105,7 +116,10 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
             for operation in operations:
                 self._run_one(operation)
+            if self._identity is not None:
+                self._identity.check()
             self._db.execute("COMMIT")
+            self._trouble.over()
         except Exception as error:
             # Whatever it was, the thread must live on: all later operations wait for it.
             self._fail_all(operations, error)
@@ -128,13 +142,11 @@ class Writer:
         self._db.execute("RELEASE operation")
 
     def _fail_all(self, operations: list[_Operation], error: Exception) -> None:
-        log.error("the store %s could not write: %s", self._path, error)
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+        told = self._trouble.explain(error)
         for operation in operations:
-            operation.error = StoreUnavailable(
-                f"The store {self._path} could not write ({error}); nothing was changed. Check the disk and try again."
-            )
+            operation.error = type(told)(*told.args)  # each its own: raising adds a traceback to it
 
     @staticmethod
     def _deliver(operations: list[_Operation]) -> None:

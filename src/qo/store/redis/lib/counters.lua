@@ -22,7 +22,7 @@ end
 local counters, counters_changed
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  counters, counters_changed = nil, false
+  counters, counters_changed, step.comes_sooner = nil, false, false
 end
 
 local function read_counters()
@@ -115,6 +115,8 @@ function step.comes(index, at, member)
   later('ZADD', key(index), at, member)
   if at < step.soonest(index) then
     step.set_counter(SOONEST[index], at)
+    -- Than anything that idle workers know of. No worker starts a job because a caller's ticket ends.
+    step.comes_sooner = step.comes_sooner or index ~= 'ticket_expiry'
   end
 end
 

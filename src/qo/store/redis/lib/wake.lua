@@ -1,6 +1,8 @@
 -- Waking idle workers: as many as jobs became claimable in this step, each on its own channel, never all.
 -- A worker that finds nothing to claim puts itself down as idle for its tasks until it looks again (wait_for_work).
 -- One that offers to has a job claimed for it in this step, and is told of it instead of only woken.
+-- An idle worker knows when the next thing comes due, and looks then. When a step makes something come due sooner, one
+-- idle worker is told to look again: it then knows of that. Every worker's upkeep is the net, should that one go away.
 --
 -- Who is idle is in `idle_workers`. In `idle:<task>` a name stays until somebody meets it there: a worker may take many
 -- tasks, is soon idle again, and a job that starts would have to wait until it is out of all of them.
@@ -8,6 +10,8 @@
 -- exports wake
 
 local wake = {}
+local LOOK_AGAIN = 'look' -- known to `store/redis/store.py`
+local TOLD_AT_MOST = 10 -- of those put down as idle for a task who do not listen any more
 
 local function idle_state(worker)
   -- What it was put down with.
@@ -116,6 +120,20 @@ local function count_behind_gates()
   end
 end
 
+local function tell_to_look_again()
+  for _, task in ipairs(call('SMEMBERS', key('idle_tasks'))) do
+    for passed = 0, TOLD_AT_MOST - 1 do
+      local worker = longest_idle(task, passed)
+      if not worker then
+        break
+      end
+      if call('SPUBLISH', key('wake:', worker), LOOK_AGAIN) > 0 then
+        return
+      end
+    end
+  end
+end
+
 local function wake_workers()
   groups.settle()
   count_behind_gates()
@@ -127,6 +145,9 @@ local function wake_workers()
     if count > 0 and task ~= CALLERS and groups.gates_open(task) then
       wake_for(task, count)
     end
+  end
+  if step.comes_sooner then
+    tell_to_look_again()
   end
 end
 
