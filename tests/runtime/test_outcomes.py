@@ -149,10 +149,7 @@ async def test_the_debug_id_finds_the_whole_traceback_in_the_log_and_nothing_of_
 async def test_secrets_of_the_environment_are_removed(
     queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qo.runtime import failure
-
     monkeypatch.setenv("DATABASE_PASSWORD", "correct horse battery")
-    failure._secrets_of_environment.cache_clear()
 
     @worker.task
     async def leaks() -> None:
@@ -162,6 +159,27 @@ async def test_secrets_of_the_environment_are_removed(
 
     assert job.error is not None
     assert job.error.detail == "RuntimeError: cannot log in with [secret]"
+
+
+async def test_a_secret_that_enters_the_environment_after_a_failure_is_removed_and_stays_so(
+    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @worker.task
+    async def leaks(data: str) -> None:
+        raise RuntimeError(f"cannot log in with {data}")
+
+    async def shown(text: str) -> str | None:
+        job = await run_one(queue, worker, "leaks", text, max_attempts=1)
+        assert job.error is not None
+        return job.error.detail
+
+    assert await shown("plain words") == "RuntimeError: cannot log in with plain words"
+    monkeypatch.setenv("LATE_API_KEY", "fetched-from-a-vault")
+    assert await shown("fetched-from-a-vault") == "RuntimeError: cannot log in with [secret]"
+    monkeypatch.setenv("LATE_API_KEY", "rotated-since-then")
+    assert await shown("rotated-since-then") == "RuntimeError: cannot log in with [secret]"
+    monkeypatch.delenv("LATE_API_KEY")
+    assert await shown("fetched-from-a-vault") == "RuntimeError: cannot log in with [secret]"
 
 
 @pytest.mark.parametrize("length", [10_000, 100_000, 10_000_000])
