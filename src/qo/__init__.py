@@ -24,6 +24,7 @@ from qo.errors import (
     SubmitRefused,
     Timeout,
     UnknownTier,
+    WrongEventLoop,
 )
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ __all__ = [
     "UnknownTier",
     "WaitTimeEstimator",
     "Worker",
+    "WrongEventLoop",
     "__version__",
     "connect",
     "project_semaphore",

@@ -25,6 +25,10 @@ class StoreUnavailable(QoError):
     """The store cannot be reached, or its data cannot be used by this version of qo."""
 
 
+class WrongEventLoop(QoError):
+    """A queue was used in an event loop that is not its own, or a blocking call was made inside of its loop."""
+
+
 class JobNotFound(QoError):
     """No job has this id: it was never accepted, or retention has removed it."""
 

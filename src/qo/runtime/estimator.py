@@ -24,6 +24,7 @@ from qo.runtime.forecast import Forecast, Situation, forecast_line
 from qo.runtime.waiting import average_duration
 from qo.settings import Settings
 from qo.store.base import Store
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.estimator")
 
@@ -213,7 +214,7 @@ class Estimator:
         situation = await self.read()
         await self._learn_from(await self._starts())
         await self._read_errors({job.task for job in situation.line})
-        self._forecast = await asyncio.to_thread(self._work_out, situation)
+        self._forecast = await in_thread(self._work_out, situation)
 
     def _work_out(self, situation: Situation) -> Forecast:
         """In a thread; one at a time."""

@@ -18,6 +18,7 @@ from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.worker")
 
@@ -59,7 +60,7 @@ class Heartbeat:
 
     async def stop(self) -> None:
         self._beating.call_soon_threadsafe(self._stopped.set)
-        await asyncio.to_thread(self._thread.join)
+        await in_thread(self._thread.join)
 
     def hold(self, execution: Execution) -> None:
         with self._lock:

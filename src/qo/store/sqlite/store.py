@@ -70,6 +70,7 @@ from qo.store.values import (
     UserUsage,
     WorkerInfo,
 )
+from qo.threads import in_thread
 
 BETWEEN_LOOKS_SECONDS = 0.01
 """for who waits for some kinds of events only: a busy file changes hundreds of times a second"""
@@ -84,7 +85,7 @@ class SQLiteStore(Access):
 
     @classmethod
     async def open(cls, path: str, *, bounds: Bounds | None = None) -> SQLiteStore:
-        return await asyncio.to_thread(cls, path, bounds or Bounds())
+        return await in_thread(cls, path, bounds or Bounds())
 
     # --- a job's way through ----------------------------------------------------------------------------------
 

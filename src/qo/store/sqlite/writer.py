@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import apsw
 
 from qo.errors import StoreUnavailable
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.store")
 
@@ -71,7 +72,7 @@ class Writer:
     async def finish(self) -> None:
         """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""
         self._arrivals.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await in_thread(self._thread.join)
 
     def _run(self) -> None:
         waiting: deque[_Operation] = deque()
@@ -146,7 +147,8 @@ class Writer:
                 loop.call_soon_threadsafe(_settle, finished)
             except RuntimeError:
                 # The loop has been closed: nobody is left to hear the answers. What was written stays written.
-                log.warning("%d answers of the store found their event loop closed", len(finished))
+                if unheard := sum(not operation.future.cancelled() for operation in finished):
+                    log.warning("%d answers of the store found their event loop closed", unheard)
 
     def _yield_to_other_processes(self) -> None:
         # Whoever waits for the file's lock only looks every half millisecond; without a pause, a busy
