@@ -275,7 +275,9 @@ async def test_an_odd_exception_is_a_failed_job_and_never_a_dead_worker(
 
 
 @pytest.mark.parametrize(
-    "result", [object(), {1: object()}, float, "x" * 1_048_577], ids=["object", "nested", "class", "too large"]
+    "result",
+    [object(), {1: object()}, float, "x" * 1_048_577, {"a": float("nan")}, [float("inf")], {"a": {1}}, b"x"],
+    ids=["object", "nested", "class", "too large", "NaN", "Infinity", "set", "bytes"],
 )
 async def test_a_result_that_cannot_be_kept_fails_the_job_and_says_why(
     queue: qo.Queue, worker: qo.Worker, result: Any
@@ -286,7 +288,7 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_and_says_why(
 
     assert (job.state, job.attempts) == (qo.State.FAILED, 1)
     assert job.error is not None
-    assert job.error.message.startswith("The result is ")
+    assert job.error.message.startswith(("The result is ", "The result cannot be kept: result"))
 
 
 @pytest.mark.parametrize("result", [None, 0, "", [], {"a": [1, 2.5, None, True]}, "käse 🧀"])
@@ -299,7 +301,9 @@ async def test_results_are_kept(queue: qo.Queue, worker: qo.Worker, result: Any)
 async def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def later() -> None:
-        raise qo.Retry(after=timedelta(days=900_000_000))
+        asked = qo.Retry()
+        asked.after = timedelta(days=900_000_000)
+        raise asked
 
     worker.task("fine")(lambda: "fine")
     odd, fine = await queue.submit("later"), await queue.submit("fine")
@@ -317,3 +321,73 @@ async def test_names_may_be_as_long_as_the_rules_allow(queue: qo.Queue, worker: 
     worker.task(longest)(lambda: "fine")
 
     assert (await run_one(queue, worker, longest, user="u" * 200, id="i" * 200)).result == "fine"
+
+
+# --- what a run saves and tells -----------------------------------------------------------------------------------
+
+MIB = 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "said"),
+    [
+        ({"loss": float("nan")}, "checkpoint.loss is nan, for which JSON has no number; use null or leave it out."),
+        ([float("-inf")], "checkpoint[0] is -inf, for which JSON has no number; use null or leave it out."),
+        (
+            {"a": b"x"},
+            "checkpoint.a is of type bytes, which JSON would turn into another one; give text,",
+        ),
+        ("x" * MIB, f"checkpoint is {MIB + 2} bytes of JSON; at most {MIB} are allowed. Keep the data elsewhere"),
+    ],
+    ids=["NaN", "Infinity", "bytes", "too large"],
+)
+async def test_a_checkpoint_that_cannot_be_kept_is_refused_and_the_one_before_stays(
+    queue: qo.Queue, worker: qo.Worker, checkpoint: Any, said: str
+) -> None:
+    refusals: list[str] = []
+
+    @worker.task
+    async def save(data: Any, ctx: qo.Context) -> Any:
+        if ctx.attempt == 2:
+            return ctx.checkpoint
+        await ctx.save("x" * (MIB - 2))
+        with pytest.raises(qo.InvalidValue) as refused:
+            await ctx.save(checkpoint)
+        refusals.append(str(refused.value))
+        raise qo.Retry(after=0)
+
+    job = await queue.submit("save")
+    await soon(worker.run_until_idle())
+    if (await queue.get(job.id)).state is not qo.State.SUCCEEDED:
+        async with running(worker):
+            await soon(queue.wait(job.id))
+
+    assert (await queue.get(job.id)).result == "x" * (MIB - 2)
+    assert refusals[0].startswith(said)
+
+
+async def test_a_progress_text_has_ten_kilobytes_at_most(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task(stages=["code"])
+    async def tell(data: Any, ctx: qo.Context) -> None:
+        await ctx.stage("code", "m" * 10_240)
+        await ctx.progress(1, 2, "é" * 5_120)
+        with pytest.raises(
+            qo.InvalidValue, match=r"^progress\.text has 10242 bytes; use at most 10240, and keep longer"
+        ):
+            await ctx.progress(2, 2, "é" * 5_121)
+        with pytest.raises(qo.InvalidValue, match=r"^message has 10241 bytes; use at most 10240, and keep longer"):
+            await ctx.stage("code", "m" * 10_241)
+        with pytest.raises(qo.InvalidValue, match=r"^progress\.done is nan; use a finite number\.$"):
+            await ctx.progress(float("nan"))
+
+    job = await run_one(queue, worker, "tell")
+
+    assert job.status == "ready"
+    assert job.progress is not None
+    assert (job.progress.done, job.progress.text) == (1, "é" * 5_120)
+
+
+@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), "5", True, timedelta(seconds=-1), 1e12])
+def test_a_retry_after_what_is_no_span_is_refused(after: Any) -> None:
+    with pytest.raises(qo.InvalidValue, match=r"^after is .*; use seconds of 0 or more"):
+        qo.Retry(after=after)

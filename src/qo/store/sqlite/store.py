@@ -160,15 +160,15 @@ class SQLiteStore(Access):
         by: str | None = None,
         now: int | None = None,
     ) -> tuple[Job, ...]:
-        check.check_target(job_id=job_id, parent=parent, by=by)
+        check.check_cancel(job_id=job_id, parent=parent, message=message, by=by)
         return await self._write(partial(cancel, job_id=job_id, parent=parent, message=message, by=by), now)
 
     async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         return await self._write(partial(retry, job_id=job_id, by=by), now)
 
     async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         return await self._write(partial(confirm, job_id=job_id, by=by), now)
 
     async def set_tier(
