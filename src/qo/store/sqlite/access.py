@@ -15,7 +15,7 @@ from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.sqlite.changes import Changes
 from qo.store.sqlite.checkpoint import Checkpointer
-from qo.store.sqlite.connection import connect
+from qo.store.sqlite.connection import connect, telling_of_failures
 from qo.store.sqlite.schema import prepare
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.writer import Writer
@@ -43,7 +43,8 @@ class Access:
         else:
             self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
         db = connect(path, writes=True)
-        prepare(db, path)
+        with telling_of_failures(path):
+            prepare(db, path)
         self._checkpointer = None if self._in_memory else Checkpointer(path, db)
         self._watch = None if self._in_memory else connect(path, writes=False)
         self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
@@ -109,11 +110,12 @@ class Access:
         if db is None:
             db = self._reader.db = connect(self.path, writes=False)
             self._connections.append(db)
-        db.execute("BEGIN")
-        try:
-            return read(db)
-        finally:
-            db.execute("COMMIT")
+        with telling_of_failures(self.path):
+            db.execute("BEGIN")
+            try:
+                return read(db)
+            finally:
+                db.execute("COMMIT")
 
     async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
         """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
@@ -128,7 +130,7 @@ class Access:
     def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
         self._writer.check_open()
         assert self._watch is not None
-        with self._watch_lock:
+        with self._watch_lock, telling_of_failures(self.path):
             return read(self._watch)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -32,6 +33,21 @@ def connect(path: str, *, writes: bool) -> apsw.Connection:
             f"{path} cannot be opened: {error}. Check the path, its folder's rights and the disk."
         ) from error
     return db
+
+
+@contextmanager
+def telling_of_failures(path: str) -> Iterator[None]:
+    """What SQLite raises about the file, as a `StoreUnavailable` that says what to look at."""
+    try:
+        yield
+    except apsw.ReadOnlyError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be written ({error}); qo needs the right to write the file and its folder, also to read."
+        ) from error
+    except apsw.Error as error:
+        raise StoreUnavailable(
+            f"{path} cannot be used ({error}); check the path, its folder's rights and the disk."
+        ) from error
 
 
 def _wait_while_busy() -> Callable[[int], bool]:
