@@ -17,15 +17,17 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from qo.errors import StoreUnavailable, WrongEventLoop
+from qo.errors import InvalidValue, StoreUnavailable, WrongEventLoop
 from qo.event import Event
 from qo.forking import leave_behind, when_forked
 from qo.runtime import connecting, manager, queue, semaphore, worker
 from qo.runtime.signals import heeding_signals
 from qo.settings import Settings
+from qo.store.check_value import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -267,6 +269,7 @@ class Worker:
     """`qo.Worker`, blocking: handlers are plain functions in threads, or `async def` in the background loop."""
 
     def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        _check_queue(queue)
         self.queue = queue
         self.loop = queue.loop
         self.asynchronous = worker.Worker(queue.asynchronous, name, concurrency=concurrency)
@@ -305,11 +308,13 @@ class Semaphore:
 
 def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
     """`qo.user_semaphore`, blocking."""
+    _check_queue(queue)
     return Semaphore(semaphore.user_semaphore(queue.asynchronous, user_id, tier), queue.loop)
 
 
 def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
     """`qo.project_semaphore`, blocking."""
+    _check_queue(queue)
     return Semaphore(semaphore.project_semaphore(queue.asynchronous, project_id, tier), queue.loop)
 
 
@@ -317,11 +322,12 @@ class ConcurrencyManager(_Closing):
     """`qo.ConcurrencyManager`, blocking: on a queue of `qo.sync.connect`, or by `open` on any url, a bucket's too."""
 
     def __init__(self, queue: Queue) -> None:
+        _check_queue(queue)
         self.asynchronous = manager.ConcurrencyManager(queue.asynchronous)
         self.loop = queue.loop
 
     @classmethod
-    def open(cls, url: str, *, namespace: str | None = None) -> Self:
+    def open(cls, url: str | Path, *, namespace: str | None = None) -> Self:
         """`qo.ConcurrencyManager.open`, blocking."""
         opened = cls.__new__(cls)
         opened.loop = _Loop()
@@ -340,7 +346,7 @@ class ConcurrencyManager(_Closing):
 
 
 def connect(
-    url: str | None = None,
+    url: str | Path | None = None,
     *,
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
@@ -352,6 +358,11 @@ def connect(
     except BaseException:
         loop.close()
         raise
+
+
+def _check_queue(queue: object) -> None:
+    if not isinstance(queue, Queue):
+        raise InvalidValue(f"queue is {shown(queue)}; give a queue of `qo.sync.connect(...)`.")
 
 
 async def _next_or_none(events: AsyncIterator[Event]) -> Event | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from qo.errors import InvalidSubmit, PayloadTooLarge, UnknownTier
+from qo.errors import LONGEST_SPAN_SECS, InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
 from qo.job import New
+from qo.policy.json_value import encode_json
 from qo.policy.ordering import parse_priority
 from qo.settings import Settings, Tier
 
-LONGEST_SPAN_SECS = 100 * 366 * 86_400
+LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
+"""what every store can tell the time until"""
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,12 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
     """Decide everything about a submit but who is let in, which only the store can. Raises `InvalidSubmit`."""
+    if new.tier is not None:
+        find_tier(new.tier, settings.tiers)
+        if new.user is None:
+            raise InvalidSubmit(
+                f"tier is {new.tier!r} but user is not given; name the user whose tier it is, or leave tier out."
+            )
     priority = new.priority
     if priority is None and new.parent is None:
         priority = settings.queue.default_priority  # a phase without a priority of its own has its parent's
@@ -50,19 +58,16 @@ def admission(new: New, settings: Settings, *, now_ms: int) -> Admission:
 
 def find_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
     """A tier by name. Raises `UnknownTier`, naming those there are."""
-    if name not in tiers:
+    if not isinstance(name, str) or name not in tiers:
         raise UnknownTier(f"tier is {name!r}; use one of {', '.join(sorted(tiers))}, or add it under [tiers.{name}].")
     return tiers[name]
 
 
 def encode_payload(data: object, *, most_bytes: int) -> bytes:
     try:
-        payload = msgspec.json.encode(data)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidSubmit(f"data is not JSON: {error}; give values that JSON can hold.") from error
-    # The encoder writes null for what JSON has no number for; only then is it worth looking.
-    if data is not None and b"null" in payload and _holds_no_number(data):
-        raise InvalidSubmit("data is not JSON: it holds NaN or Infinity; give values that JSON can hold.")
+        payload = encode_json("data", data)
+    except InvalidValue as error:
+        raise InvalidSubmit(str(error)) from error
     if len(payload) > most_bytes:
         raise PayloadTooLarge(
             f"data is {len(payload)} bytes of JSON; at most {most_bytes} are allowed. Store it elsewhere and "
@@ -93,8 +98,10 @@ def retry_after(*, over: int, average_seconds: float, places: int, step_seconds:
 
 
 def _run_at_ms(new: New, now_ms: int) -> int | None:
-    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None):
+    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.utcoffset() is None):
         raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
+    if new.run_at is not None and not 0 <= new.run_at.timestamp() <= LAST_MOMENT.timestamp():
+        raise InvalidSubmit(f"run_at is {new.run_at.isoformat()}; use a time from 1970 to the end of 9998.")
     if new.delay is not None and new.run_at is not None:
         raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
     if new.delay is not None:
@@ -102,16 +109,3 @@ def _run_at_ms(new: New, now_ms: int) -> int | None:
     if new.run_at is None:
         return None
     return round(new.run_at.timestamp() * 1000)
-
-
-def _holds_no_number(data: object) -> bool:
-    left = [msgspec.to_builtins(data, str_keys=True)]
-    while left:
-        value = left.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            return True
-        if isinstance(value, dict):
-            left.extend(value.values())
-        elif isinstance(value, list | tuple):
-            left.extend(value)
-    return False
