@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, field, inspect
 
 from qo.errors import SettingsError
+from qo.settings_paths import is_known, known_paths
 
 FILE_NAME = ".qo.toml"
 ENVIRONMENT_PREFIX = "QO_"
@@ -53,16 +54,8 @@ OptionalText = Annotated[Text | None, Meta(description="text that is not empty")
 Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addresses")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 Names = Annotated[tuple[Name, ...], Meta(description="a list of names")]
-Namespace = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*\Z",
-        description="1 to 200 characters, none of them a control character",
-    ),
-]
 NAME_EXPECTED = "1 to 200 characters, none of them a control character"
+Namespace = Annotated[Name, Meta(description=NAME_EXPECTED)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -256,7 +249,7 @@ def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS or not text:
             continue
         path = _path_of(variable)
-        if not _is_known(path):
+        if not is_known(path, inspect.type_info(Settings)):
             raise SettingsError(_unknown_variable(variable, path))
         named = _nested(path, _parse_list(text) if text.startswith("[") else text)
         _merge(values, _checked(named, source=variable, strict=False))
@@ -272,36 +265,16 @@ def _path_of(variable: str) -> tuple[str, ...]:
     return path
 
 
-def _is_known(path: tuple[str, ...]) -> bool:
-    """Whether a setting or a table of settings is there; in a table of names, any name is."""
-    here: Any = inspect.type_info(Settings)
-    for key in path:
-        if isinstance(here, inspect.StructType):
-            here = next((each.type for each in here.fields if each.encode_name == key), None)
-        elif isinstance(here, inspect.DictType):
-            here = here.value_type
-        else:
-            return False
-    return here is not None
-
-
 def _unknown_variable(variable: str, path: tuple[str, ...]) -> str:
-    known = ["QO_URL", *sorted(_variables(inspect.type_info(Settings), (), named_in=path))]
-    nearest = get_close_matches(variable, known, n=1, cutoff=0.0)[0]
-    key = "store.url" if nearest == "QO_URL" else _dotted(_path_of(nearest))
-    return f"{variable} is no setting; the nearest is {nearest} ({key}). Name it so, or unset it."
+    nearest = get_close_matches(variable, ["QO_URL", *sorted(_all_variables(path))], n=1, cutoff=0.0)[0]
+    return (
+        f"{variable} is no setting; the nearest is {nearest} ({_dotted(_path_of(nearest))}). Name it so, or unset it."
+    )
 
 
-def _variables(here: Any, path: tuple[str, ...], *, named_in: tuple[str, ...]) -> Iterator[str]:
-    """Every variable that is a setting; in a table of names, that of the name which the other path has there."""
-    if isinstance(here, inspect.StructType):
-        for each in here.fields:
-            yield from _variables(each.type, (*path, each.encode_name), named_in=named_in)
-    elif isinstance(here, inspect.DictType):
-        name = named_in[len(path)] if len(path) < len(named_in) else "name"
-        yield from _variables(here.value_type, (*path, name), named_in=named_in)
-    else:
-        yield ENVIRONMENT_PREFIX + "__".join(path).upper()
+def _all_variables(path: tuple[str, ...]) -> Iterator[str]:
+    for known in known_paths(inspect.type_info(Settings), names_from=path):
+        yield ENVIRONMENT_PREFIX + "__".join(known).upper()
 
 
 def _parse_list(text: str) -> Any:

@@ -60,7 +60,8 @@ def define_task(
         check_number("max_concurrent", max_concurrent, 0)
     if max_attempts is not None:
         check_number("max_attempts", max_attempts, 1)
-    check_own_groups(groups)
+    own_groups = tuple(listed("groups", groups))
+    check_own_groups(own_groups)
     parameters = _positional(handler, chosen)
     return Task(
         name=chosen,
@@ -70,7 +71,7 @@ def define_task(
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
-        groups=tuple(groups),
+        groups=own_groups,
         stages=_checked_stages(tuple(listed("stages", stages)), chosen),
         timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,
