@@ -117,37 +117,46 @@ def without_rights() -> Iterator[None]:
         os.seteuid(0)
 
 
-@pytest.fixture
-def read_only(tmp_path: Path) -> Path:
-    file = tmp_path / "qo.db"
-    with qo.sync.connect(file) as queue:
+@pytest.fixture(params=["file", "file and folder"])
+def read_only(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The url of a file that may be read."""
+    url = f"sqlite:///{tmp_path}/qo.db"
+    with qo.sync.connect(url) as queue:
         queue.submit("greet")
-    for folder in tmp_path.parents:
-        if folder != Path("/tmp") and os.stat(folder).st_uid == os.geteuid() and folder.is_relative_to("/tmp"):
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.is_relative_to("/tmp") and folder != Path("/tmp") and folder.owner() == tmp_path.owner():
             folder.chmod(0o755)
-    file.chmod(0o444)
-    tmp_path.chmod(0o555)
-    return file
+    (tmp_path / "qo.db").chmod(0o444)
+    tmp_path.chmod(0o777 if request.param == "file" else 0o555)
+    return url
 
 
-async def test_a_file_that_cannot_be_written_is_told_in_a_sentence(read_only: Path) -> None:
+async def test_a_file_that_cannot_be_written_is_told_in_a_sentence(read_only: str) -> None:
     with without_rights(), pytest.raises(qo.StoreUnavailable, match=r"^/.*qo\.db cannot be (written|opened)"):
-        await qo.connect(read_only)
+        async with await qo.connect(read_only) as queue:
+            await queue.submit("greet")
 
 
-def test_the_command_ends_with_code_3_and_a_sentence(read_only: Path) -> None:
+def test_the_command_ends_with_code_3_and_a_sentence(read_only: str) -> None:
     """In a process of its own, which gives up its rights when everything is loaded."""
-    program = (
-        "import os, sys; import qo, qo.sync, qo.store.sqlite, qo.cli.main, qo.cli.jobs, qo.cli.output, qo.cli.running\n"
-        "import encodings.idna\n"
-        "os.geteuid() or os.seteuid(65534)\n"
-        "sys.argv = ['qo', 'jobs', '--url', sys.argv[1]]\n"
-        "qo.cli.main.main()\n"
-    )
+    program = """
+import os, sys
+import qo.cli.main
+read_only = sys.argv[1]
+def submit(url):
+    sys.argv = ["qo", "submit", "greet", "--url", url]
+    qo.cli.main.main()
+try:
+    submit("memory://")
+except SystemExit:
+    pass
+if os.geteuid() == 0:
+    os.seteuid(65534)
+submit(read_only)
+"""
     ended = subprocess.run(
-        [sys.executable, "-c", program, f"sqlite:///{read_only}"],
-        cwd=read_only.parent, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", program, read_only], cwd="/", capture_output=True, text=True, timeout=60, check=False
+    )
 
     assert ended.returncode == 3, ended.stderr
     assert "cannot be" in ended.stderr

@@ -40,14 +40,16 @@ def telling_of_failures(path: str) -> Iterator[None]:
     """What SQLite raises about the file, as a `StoreUnavailable` that says what to look at."""
     try:
         yield
-    except apsw.ReadOnlyError as error:
-        raise StoreUnavailable(
-            f"{path} cannot be written ({error}); qo needs the right to write the file and its folder, also to read."
-        ) from error
     except apsw.Error as error:
-        raise StoreUnavailable(
-            f"{path} cannot be used ({error}); check the path, its folder's rights and the disk."
-        ) from error
+        raise failure_of(path, error) from error
+
+
+def failure_of(path: str, error: apsw.Error) -> StoreUnavailable:
+    if isinstance(error, apsw.ReadOnlyError):
+        return StoreUnavailable(
+            f"{path} cannot be written ({error}); give qo the right to write the file and its folder."
+        )
+    return StoreUnavailable(f"{path} cannot be used ({error}); check the path, its folder's rights and the disk.")
 
 
 def _wait_while_busy() -> Callable[[int], bool]:

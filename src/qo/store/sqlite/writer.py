@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 import apsw
 
 from qo.errors import StoreUnavailable
+from qo.store.sqlite.connection import failure_of
 from qo.threads import in_thread
 
 log = logging.getLogger("qo.store")
@@ -123,8 +124,8 @@ class Writer:
         except Exception as error:
             if not self._db.in_transaction:
                 raise  # SQLite has rolled back everything, as it does when the disk is full
-            # The caller's mistake, or ours: either way it is this operation's alone.
-            operation.error = error
+            # The caller's mistake, ours, or a file that cannot be written: either way it is this operation's alone.
+            operation.error = failure_of(self._path, error) if isinstance(error, apsw.Error) else error
             self._db.execute("ROLLBACK TO operation")
         self._db.execute("RELEASE operation")
 
