@@ -56,7 +56,8 @@ def test_importing_is_light(module):
 def test_the_layers_are_checked(project):
     layers, purity = project["tool"]["importlinter"]["contracts"][:2]
 
-    assert layers["layers"][-3:] == ["store", "policy", "job : event : errors : settings : forking"]
+    lowest = "job : event : errors : settings : settings_paths : forking : threads"
+    assert layers["layers"][-3:] == ["store", "policy", lowest]
     assert layers["exhaustive"]
     assert purity["source_modules"] == ["qo.policy"]
 

@@ -176,7 +176,9 @@ def test_a_variable_reaches_into_nested_tables(load):
 
 
 def test_empty_and_foreign_variables_are_no_settings(load):
-    assert load(environ={"QO_URL": "", "QO_QUEUE__CAP": "", "QO_TOKEN": "x", "PATH__X": "y"}) == Settings()
+    environ = {"QO_URL": "", "QO_QUEUE__CAP": "", "QO_NONE": "", "QO_VALKEY_SERVER": "x", "PATH__X": "y"}
+
+    assert load(environ=environ) == Settings()
 
 
 # Refusals: one sentence with the source, the key, the value and what was expected
@@ -243,7 +245,6 @@ def test_an_unknown_section_is_refused_with_the_known_ones(load):
     [
         ("QO_QUEUE__CAP", "many", "queue.cap is 'many'; expected a whole number from 0 to 1000000000."),
         ("QO_QUEUE__CAP", "\udcff", r"queue.cap is '\udcff'; expected a whole number from 0 to 1000000000."),
-        ("QO_STORE__URI", "x", "store.uri is no setting; expected one of url, namespace, accept_eviction."),
         ("QO_CONCURRENCY__LIMITS", "3", "concurrency.limits is '3'; expected a table."),
         (
             "QO_CONFIRMATION__REMINDERS_AFTER_HOURS",
@@ -323,3 +324,31 @@ def test_an_absolute_file_and_another_store_stay_as_they_are(directory: Path) ->
     for url in ("sqlite:////var/qo.db", "redis://localhost:6379/0", "memory://"):
         (directory / ".qo.toml").write_text(f'[store]\nurl = "{url}"')
         assert load_settings(directory=directory, environ={}).store.url == url
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("QO_STORE__URI", "QO_STORE__URL (store.url)"),
+        ("QO_STORE_URL", "QO_STORE__URL (store.url)"),
+        ("QO_URI", "QO_URL (store.url)"),
+        ("QO_CAP", "QO_QUEUE__CAP (queue.cap)"),
+        ("QO_QUEUE_CAP", "QO_QUEUE__CAP (queue.cap)"),
+        ("QO_QEUE__CAP", "QO_QUEUE__CAP (queue.cap)"),
+        ("QO_QUEUE__CAP__X", "QO_QUEUE__CAP (queue.cap)"),
+        ("QO_TIERS__GOLD__BOST", "QO_TIERS__GOLD__BOOST (tiers.gold.boost)"),
+        ("QO_CONCURRENCY__LIMIT__GPU", "QO_CONCURRENCY__LIMITS__GPU (concurrency.limits.gpu)"),
+        ("QO_", "QO_URL (store.url)"),
+    ],
+)
+def test_an_unknown_variable_is_refused_with_the_nearest_known_one(load, variable, nearest):
+    with pytest.raises(SettingsError) as refused:
+        load(environ={variable: "5"})
+
+    assert str(refused.value) == f"{variable} is no setting; the nearest is {nearest}. Name it so, or unset it."
+
+
+@pytest.mark.parametrize("namespace", ["", "n" * 201, "a\nb", 5])
+def test_a_namespace_is_a_name(load, namespace):
+    with pytest.raises(SettingsError, match=r"store\.namespace is .*; expected 1 to 200 characters, none of"):
+        load(code={"store": {"namespace": namespace}})

@@ -25,6 +25,7 @@ from qo.errors import (
     SubmitRefused,
     Timeout,
     UnknownTier,
+    WrongEventLoop,
 )
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ __all__ = [
     "UnknownTier",
     "WaitTimeEstimator",
     "Worker",
+    "WrongEventLoop",
     "__version__",
     "connect",
     "project_semaphore",

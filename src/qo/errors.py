@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 
+LONGEST_SPAN_SECS = 100 * 366 * 86_400
+
 
 class QoError(Exception):
     """The root of every error that qo raises on purpose."""
@@ -27,6 +29,10 @@ class StoreUnavailable(QoError):
 
 class StoreAway(StoreUnavailable):
     """The store cannot be reached for now. Nothing has to be changed in qo's settings; trying again later may help."""
+
+
+class WrongEventLoop(QoError):
+    """A queue was used in an event loop that is not its own, or a blocking call was made inside of its loop."""
 
 
 class JobNotFound(QoError):
@@ -146,7 +152,16 @@ class Retry(Exception):
         self, message: str = "The handler asked for another attempt.", *, after: float | timedelta | None = None
     ):
         super().__init__(message)
-        self.after = after if after is None or isinstance(after, timedelta) else timedelta(seconds=after)
+        self.after = None if after is None else _checked_span(after)
+
+
+def _checked_span(after: float | timedelta) -> timedelta:
+    seconds = after.total_seconds() if isinstance(after, timedelta) else after
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SPAN_SECS:
+        raise InvalidValue(
+            f"after is {after!r}; use seconds of 0 or more (at most a hundred years), a timedelta, or None."
+        )
+    return timedelta(seconds=seconds)
 
 
 class Fail(Exception):

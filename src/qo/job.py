@@ -144,6 +144,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     finished_at: datetime | None = None
 
 
+READY = "ready"
+
+
 class New(msgspec.Struct, frozen=True):
     """A job to be submitted: what `Queue.submit` takes, as a value. Times without a unit are seconds."""
 
@@ -173,7 +176,7 @@ def status_of(state: State, stage: str | None) -> str:
         return str(state)
     if state is State.RUNNING:
         return stage
-    return "ready" if state is State.SUCCEEDED else str(state)
+    return READY if state is State.SUCCEEDED else str(state)
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,9 +17,12 @@ import msgspec
 from msgspec import Meta, field, inspect
 
 from qo.errors import SettingsError
+from qo.settings_paths import is_known, known_paths
 
 FILE_NAME = ".qo.toml"
 ENVIRONMENT_PREFIX = "QO_"
+NOT_SETTINGS = frozenset({"QO_REDIS_SERVER", "QO_VALKEY_SERVER"})
+"""variables of qo's own tests: the servers they start"""
 SQLITE_URL = "sqlite:///"
 REFUSALS = (msgspec.ValidationError, UnicodeEncodeError)  # the second for bytes that are no UTF-8
 TEN_YEARS_SECS = 10 * 365 * 86_400
@@ -51,6 +55,7 @@ Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addre
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 Names = Annotated[tuple[Name, ...], Meta(description="a list of names")]
 NAME_EXPECTED = "1 to 200 characters, none of them a control character"
+Namespace = Annotated[Name, Meta(description=NAME_EXPECTED)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,7 +64,7 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class StoreSettings(_Section, frozen=True, kw_only=True):
     url: Text = "sqlite:///qo.db"
-    namespace: Text = "default"
+    namespace: Namespace = "default"
     accept_eviction: bool = False
 
 
@@ -235,28 +240,41 @@ def read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
     `QO_SECTION__KEY` is a setting: names are lower-cased, `__` goes one level down, and among the limits
     stands for the colon (`QO_CONCURRENCY__LIMITS__PROVIDER__OLLAMA`). `QO_URL` is `store.url` and wins over
-    `QO_STORE__URL`. A list is written as in TOML. An empty value counts as unset; a name without
-    `__` is not a setting.
+    `QO_STORE__URL`. A list is written as in TOML. An empty value counts as unset. Any other name that begins
+    with `QO_` is an error, except those of `NOT_SETTINGS`.
     """
     values: dict[str, Any] = {}
     # QO_URL sorts behind QO_STORE__URL, so it is merged over it.
     for variable, text in sorted(environ.items()):
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in NOT_SETTINGS or not text:
+            continue
         path = _path_of(variable)
-        if path and text:
-            named = _nested(path, _parse_list(text) if text.startswith("[") else text)
-            _merge(values, _checked(named, source=variable, strict=False))
+        if not is_known(path, inspect.type_info(Settings)):
+            raise SettingsError(_unknown_variable(variable, path))
+        named = _nested(path, _parse_list(text) if text.startswith("[") else text)
+        _merge(values, _checked(named, source=variable, strict=False))
     return values
 
 
 def _path_of(variable: str) -> tuple[str, ...]:
     if variable == "QO_URL":
         return ("store", "url")
-    if not variable.startswith(ENVIRONMENT_PREFIX) or "__" not in variable:
-        return ()
     path = tuple(variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
     if path[:2] == ("concurrency", "limits") and len(path) > 2:
         return (*path[:2], ":".join(path[2:]))
     return path
+
+
+def _unknown_variable(variable: str, path: tuple[str, ...]) -> str:
+    nearest = get_close_matches(variable, ["QO_URL", *sorted(_all_variables(path))], n=1, cutoff=0.0)[0]
+    return (
+        f"{variable} is no setting; the nearest is {nearest} ({_dotted(_path_of(nearest))}). Name it so, or unset it."
+    )
+
+
+def _all_variables(path: tuple[str, ...]) -> Iterator[str]:
+    for known in known_paths(inspect.type_info(Settings), names_from=path):
+        yield ENVIRONMENT_PREFIX + "__".join(known).upper()
 
 
 def _parse_list(text: str) -> Any:

@@ -10,22 +10,31 @@ Everything happens in one background event loop a queue; each call waits there f
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Mapping
-from concurrent.futures import Future
+import time
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from qo.errors import InvalidValue, StoreUnavailable, WrongEventLoop
 from qo.event import Event
 from qo.forking import leave_behind, when_forked
 from qo.runtime import connecting, manager, queue, semaphore, worker
 from qo.runtime.signals import heeding_signals
 from qo.settings import Settings
+from qo.store.check_value import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+PROGRAM_END_SECONDS = 5.0
+"""how long the end of a program waits for calls that are under way"""
 
 
 class _Loop:
@@ -35,39 +44,135 @@ class _Loop:
         self._starting = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
         self._closing: asyncio.Event
+        self._last: Callable[[], Awaitable[None]] | None = None
         when_forked(self, _Loop._begin_anew)
+        _loops.add(self)
 
     def _begin_anew(self) -> None:
         leave_behind(self._loop)
         self._loop = None
+        self._calls = set()
         self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop or self._started()).result()
+        """The answer of a call in the loop. Raises `StoreUnavailable` when the loop is closed or closes meanwhile."""
+        try:
+            answer = self._send(work)
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return answer.result()
+        except CancelledError:
+            if not self._is_closed:
+                raise  # the call's own
+            raise self._closed() from None
+        except BaseException:
+            answer.cancel()  # by Ctrl-C, for one: nobody waits for this answer any more
+            raise
+
+    def _send(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        self._refuse_own_thread()
+        if self._is_closed:
+            raise self._closed()
+        try:
+            return asyncio.run_coroutine_threadsafe(self._known(work), self._loop or self._started())
+        except RuntimeError:
+            raise self._closed() from None  # in this very moment
+
+    async def _known(self, work: Coroutine[Any, Any, T]) -> T:
+        call = asyncio.current_task()
+        assert call is not None
+        self._calls.add(call)
+        try:
+            return await work
+        finally:
+            self._calls.discard(call)
 
     def is_open(self) -> bool:
-        return self._loop is not None and self._thread.is_alive()
+        return not self._is_closed and self._loop is not None and self._thread.is_alive()
 
-    def close(self) -> None:
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._closing.set)
+    def close(self, last: Callable[[], Awaitable[None]] | None = None) -> None:
+        """End the calls under way, await `last`, and end the thread. Closing twice is harmless."""
+        self._refuse_own_thread()
+        if self.is_open():
+            self._last = last
+            self._begin_to_close()
             self._thread.join()
+
+    def end_with_the_program(self, *, until: float) -> None:
+        """A worker hands its jobs back; the store is let go of by the end of the process."""
+        if self.is_open():
+            self._begin_to_close()
+            self._thread.join(max(0.0, until - time.monotonic()))
+
+    def _begin_to_close(self) -> None:
+        self._is_closed = True
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._closing.set)
+
+    def _closed(self) -> StoreUnavailable:
+        if _program_ends.is_set() and threading.current_thread().daemon:
+            # Python ends this thread in a moment. An error would only be printed as the program's last words.
+            threading.Event().wait()
+        return StoreUnavailable("This queue of qo.sync is closed; connect again.")
+
+    def _refuse_own_thread(self) -> None:
+        if self._loop is not None and asyncio._get_running_loop() is self._loop:
+            raise WrongEventLoop(
+                "A blocking call of qo.sync was made in its own event loop, where it would wait for itself for ever; "
+                "make the handler a plain `def`, or await the same call of `queue.asynchronous`."
+            )
 
     def _started(self) -> asyncio.AbstractEventLoop:
         with self._starting:
             if self._loop is None:
                 ready: Future[asyncio.AbstractEventLoop] = Future()
-                self._closing = asyncio.Event()
-                serve = self._serve(ready)
-                self._thread = threading.Thread(target=lambda: asyncio.run(serve), name="qo-sync", daemon=True)
+                self._thread = threading.Thread(target=self._run, args=(ready,), name="qo-sync", daemon=True)
                 self._thread.start()
                 self._loop = ready.result()
             return self._loop
 
+    def _run(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(self._serve(ready))
+        finally:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            if not _program_ends.is_set():
+                # It starts a thread to wait for others, which Python refuses when the program ends.
+                loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
     async def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
+        self._closing = asyncio.Event()
         ready.set_result(asyncio.get_running_loop())
         await self._closing.wait()
+        await _cancelled(self._calls)  # first: a worker among them still needs its own tasks
+        if self._last is not None:
+            await self._last()
+        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
+
+
+_loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
+_program_ends = threading.Event()
+
+
+@atexit.register
+def _end_with_the_program() -> None:
+    """Many programs never close their queue; the end of the process must not cut calls and tasks in two."""
+    _program_ends.set()
+    until = time.monotonic() + PROGRAM_END_SECONDS
+    for loop in tuple(_loops):
+        loop.end_with_the_program(until=until)
+
+
+async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
+    cancelled = [task for task in tasks if task is not None and task.cancel()]
+    await asyncio.gather(*cancelled, return_exceptions=True)
 
 
 class _Blocking(Generic[P, R]):
@@ -107,9 +212,7 @@ class _Closing:
 
     def close(self) -> None:
         """Let go of the store or bucket and end the background thread. Closing twice is harmless."""
-        if self.loop.is_open():
-            self.loop.wait(self.asynchronous.close())
-            self.loop.close()
+        self.loop.close(self.asynchronous.close)
 
 
 class Queue(_Closing):
@@ -158,13 +261,15 @@ class Queue(_Closing):
             while (event := self.loop.wait(_next_or_none(events))) is not None:
                 yield event
         finally:
-            self.loop.wait(_closed(events))
+            if self.loop.is_open():  # else what it held was let go of with the queue
+                self.loop.wait(_closed(events))
 
 
 class Worker:
     """`qo.Worker`, blocking: handlers are plain functions in threads, or `async def` in the background loop."""
 
     def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        _check_queue(queue)
         self.queue = queue
         self.loop = queue.loop
         self.asynchronous = worker.Worker(queue.asynchronous, name, concurrency=concurrency)
@@ -203,11 +308,13 @@ class Semaphore:
 
 def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
     """`qo.user_semaphore`, blocking."""
+    _check_queue(queue)
     return Semaphore(semaphore.user_semaphore(queue.asynchronous, user_id, tier), queue.loop)
 
 
 def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
     """`qo.project_semaphore`, blocking."""
+    _check_queue(queue)
     return Semaphore(semaphore.project_semaphore(queue.asynchronous, project_id, tier), queue.loop)
 
 
@@ -215,11 +322,12 @@ class ConcurrencyManager(_Closing):
     """`qo.ConcurrencyManager`, blocking: on a queue of `qo.sync.connect`, or by `open` on any url, a bucket's too."""
 
     def __init__(self, queue: Queue) -> None:
+        _check_queue(queue)
         self.asynchronous = manager.ConcurrencyManager(queue.asynchronous)
         self.loop = queue.loop
 
     @classmethod
-    def open(cls, url: str, *, namespace: str | None = None) -> Self:
+    def open(cls, url: str | Path, *, namespace: str | None = None) -> Self:
         """`qo.ConcurrencyManager.open`, blocking."""
         opened = cls.__new__(cls)
         opened.loop = _Loop()
@@ -238,7 +346,7 @@ class ConcurrencyManager(_Closing):
 
 
 def connect(
-    url: str | None = None,
+    url: str | Path | None = None,
     *,
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
@@ -250,6 +358,11 @@ def connect(
     except BaseException:
         loop.close()
         raise
+
+
+def _check_queue(queue: object) -> None:
+    if not isinstance(queue, Queue):
+        raise InvalidValue(f"queue is {shown(queue)}; give a queue of `qo.sync.connect(...)`.")
 
 
 async def _next_or_none(events: AsyncIterator[Event]) -> Event | None:

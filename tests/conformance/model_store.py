@@ -106,17 +106,18 @@ def check_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
         case "finish":
             for outcome in args[0]:
                 check.check_outcome(outcome)
-        case "set_priority" | "cancel":
-            if name == "set_priority":
-                check.check_priority(args[0])
+        case "set_priority":
+            check.check_priority(args[0])
             target = {field: kwargs.get(field) for field in ("job_id", "parent", "by")}
             check.check_target(**target)
+        case "cancel":
+            target = {field: kwargs.get(field) for field in ("job_id", "parent", "message", "by")}
+            check.check_cancel(**target)
         case "move":
             fields = {field: kwargs.get(field) for field in ("before", "after", "by")}
             check.check_move(args[0], **fields)
         case "retry" | "confirm":
-            check.check_name("job_id", args[0])
-            check.check_by(kwargs.get("by"))
+            check.check_job(args[0], by=kwargs.get("by"))
         case "set_tier":
             check.check_tier(*args, by=kwargs.get("by"))
         case "set_limits":

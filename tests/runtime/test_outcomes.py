@@ -149,10 +149,7 @@ async def test_the_debug_id_finds_the_whole_traceback_in_the_log_and_nothing_of_
 async def test_secrets_of_the_environment_are_removed(
     queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qo.runtime import failure
-
     monkeypatch.setenv("DATABASE_PASSWORD", "correct horse battery")
-    failure._secrets_of_environment.cache_clear()
 
     @worker.task
     async def leaks() -> None:
@@ -162,6 +159,27 @@ async def test_secrets_of_the_environment_are_removed(
 
     assert job.error is not None
     assert job.error.detail == "RuntimeError: cannot log in with [secret]"
+
+
+async def test_a_secret_that_enters_the_environment_after_a_failure_is_removed_and_stays_so(
+    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @worker.task
+    async def leaks(data: str) -> None:
+        raise RuntimeError(f"cannot log in with {data}")
+
+    async def shown(text: str) -> str | None:
+        job = await run_one(queue, worker, "leaks", text, max_attempts=1)
+        assert job.error is not None
+        return job.error.detail
+
+    assert await shown("plain words") == "RuntimeError: cannot log in with plain words"
+    monkeypatch.setenv("LATE_API_KEY", "fetched-from-a-vault")
+    assert await shown("fetched-from-a-vault") == "RuntimeError: cannot log in with [secret]"
+    monkeypatch.setenv("LATE_API_KEY", "rotated-since-then")
+    assert await shown("rotated-since-then") == "RuntimeError: cannot log in with [secret]"
+    monkeypatch.delenv("LATE_API_KEY")
+    assert await shown("fetched-from-a-vault") == "RuntimeError: cannot log in with [secret]"
 
 
 @pytest.mark.parametrize("length", [10_000, 100_000, 10_000_000])
@@ -273,7 +291,9 @@ async def test_a_nul_in_an_errors_text_does_not_hide_the_rest(
 
 
 @pytest.mark.parametrize(
-    "result", [object(), {1: object()}, float, "x" * 1_048_577], ids=["object", "nested", "class", "too large"]
+    "result",
+    [object(), {1: object()}, float, "x" * 1_048_577, {"a": float("nan")}, [float("inf")], {"a": {1}}, b"x"],
+    ids=["object", "nested", "class", "too large", "NaN", "Infinity", "set", "bytes"],
 )
 async def test_a_result_that_cannot_be_kept_fails_the_job_and_says_why(
     queue: qo.Queue, worker: qo.Worker, result: Any
@@ -284,7 +304,7 @@ async def test_a_result_that_cannot_be_kept_fails_the_job_and_says_why(
 
     assert (job.state, job.attempts) == (qo.State.FAILED, 1)
     assert job.error is not None
-    assert job.error.message.startswith("The result is ")
+    assert job.error.message.startswith(("The result is ", "The result cannot be kept: result"))
 
 
 @pytest.mark.parametrize("result", [None, 0, "", [], {"a": [1, 2.5, None, True]}, "käse 🧀"])
@@ -297,7 +317,9 @@ async def test_results_are_kept(queue: qo.Queue, worker: qo.Worker, result: Any)
 async def test_an_outcome_that_cannot_be_stored_fails_its_own_job_only(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def later() -> None:
-        raise qo.Retry(after=timedelta(days=900_000_000))
+        asked = qo.Retry()
+        asked.after = timedelta(days=900_000_000)
+        raise asked
 
     worker.task("fine")(lambda: "fine")
     odd, fine = await queue.submit("later"), await queue.submit("fine")
@@ -336,3 +358,73 @@ async def test_the_delay_before_another_attempt_is_drawn_from_a_fifth_less_to_a_
     assert len(delays) == 200
     assert all(799 <= delay <= 1201 for delay in delays)
     assert {int((delay - 800) // 100) for delay in delays} >= {0, 1, 2, 3}
+
+
+# --- what a run saves and tells -----------------------------------------------------------------------------------
+
+MIB = 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "said"),
+    [
+        ({"loss": float("nan")}, "checkpoint.loss is nan, for which JSON has no number; use null or leave it out."),
+        ([float("-inf")], "checkpoint[0] is -inf, for which JSON has no number; use null or leave it out."),
+        (
+            {"a": b"x"},
+            "checkpoint.a is of type bytes, which JSON would turn into another one; give text,",
+        ),
+        ("x" * MIB, f"checkpoint is {MIB + 2} bytes of JSON; at most {MIB} are allowed. Keep the data elsewhere"),
+    ],
+    ids=["NaN", "Infinity", "bytes", "too large"],
+)
+async def test_a_checkpoint_that_cannot_be_kept_is_refused_and_the_one_before_stays(
+    queue: qo.Queue, worker: qo.Worker, checkpoint: Any, said: str
+) -> None:
+    refusals: list[str] = []
+
+    @worker.task
+    async def save(data: Any, ctx: qo.Context) -> Any:
+        if ctx.attempt == 2:
+            return ctx.checkpoint
+        await ctx.save("x" * (MIB - 2))
+        with pytest.raises(qo.InvalidValue) as refused:
+            await ctx.save(checkpoint)
+        refusals.append(str(refused.value))
+        raise qo.Retry(after=0)
+
+    job = await queue.submit("save")
+    await soon(worker.run_until_idle())
+    if (await queue.get(job.id)).state is not qo.State.SUCCEEDED:
+        async with running(worker):
+            await soon(queue.wait(job.id))
+
+    assert (await queue.get(job.id)).result == "x" * (MIB - 2)
+    assert refusals[0].startswith(said)
+
+
+async def test_a_progress_text_has_ten_kilobytes_at_most(queue: qo.Queue, worker: qo.Worker) -> None:
+    @worker.task(stages=["code"])
+    async def tell(data: Any, ctx: qo.Context) -> None:
+        await ctx.stage("code", "m" * 10_240)
+        await ctx.progress(1, 2, "é" * 5_120)
+        with pytest.raises(
+            qo.InvalidValue, match=r"^progress\.text has 10242 bytes; use at most 10240, and keep longer"
+        ):
+            await ctx.progress(2, 2, "é" * 5_121)
+        with pytest.raises(qo.InvalidValue, match=r"^message has 10241 bytes; use at most 10240, and keep longer"):
+            await ctx.stage("code", "m" * 10_241)
+        with pytest.raises(qo.InvalidValue, match=r"^progress\.done is nan; use a finite number\.$"):
+            await ctx.progress(float("nan"))
+
+    job = await run_one(queue, worker, "tell")
+
+    assert job.status == "ready"
+    assert job.progress is not None
+    assert (job.progress.done, job.progress.text) == (1, "é" * 5_120)
+
+
+@pytest.mark.parametrize("after", [-1, float("nan"), float("inf"), "5", True, timedelta(seconds=-1), 1e12])
+def test_a_retry_after_what_is_no_span_is_refused(after: Any) -> None:
+    with pytest.raises(qo.InvalidValue, match=r"^after is .*; use seconds of 0 or more"):
+        qo.Retry(after=after)

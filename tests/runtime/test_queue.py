@@ -186,8 +186,8 @@ async def test_a_store_that_fails_in_a_long_list_is_told_and_nothing_goes_on_beh
     [
         ({"priority": 100}, "priority is 100"),
         ({"priority": "soon"}, "priority is 'soon'"),
-        ({"tier": "gold"}, "tier is 'gold'; use one of bootstrapper, cto_scale, partner"),
-        ({"data": {1, 2, object()}}, "data is not JSON"),
+        ({"tier": "gold", "user": "ada"}, "tier is 'gold'; use one of bootstrapper, cto_scale, partner"),
+        ({"data": {1, 2, object()}}, "data is of type set"),
         ({"data": "x" * 1_048_577}, "bytes of JSON; at most 1048576"),
         ({"phase": 1}, "phase"),
         ({"delay": -1}, "delay is -1"),

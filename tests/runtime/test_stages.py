@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -296,3 +297,87 @@ async def test_no_handler_swallows_the_question_by_catching_every_exception(queu
         return "never"
 
     assert (await run_one(queue, worker, "improve", user="ada", tier="partner")).state is qo.State.CONFIRMING
+
+
+async def test_a_second_loop_over_iterations_beside_the_first_is_refused(queue: qo.Queue, worker: qo.Worker) -> None:
+    counted: list[int] = []
+
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        async for number in ctx.iterations():
+            counted.append(number)
+            with pytest.raises(qo.InvalidValue, match=r"^Another loop over ctx\.iterations\(\) has not ended; "):
+                await anext(ctx.iterations())
+            if number == 2:
+                break
+        async for number in ctx.iterations():  # one after the other is fine
+            counted.append(number)
+            break
+
+    job = await run_one(queue, worker, "build")
+
+    assert (job.state, counted, job.iterations) == (qo.State.SUCCEEDED, [1, 2, 3], 3)
+
+
+async def test_the_same_in_a_thread(queue: qo.Queue, worker: qo.Worker) -> None:
+    counted: list[int] = []
+
+    @worker.task
+    def build(data: Any, ctx: Any) -> None:
+        for number in ctx.iterations():
+            counted.append(number)
+            with pytest.raises(qo.InvalidValue, match=r"^Another loop over ctx\.iterations\(\) has not ended; "):
+                next(ctx.iterations())
+            if number == 2:
+                break
+        for number in ctx.iterations():
+            counted.append(number)
+            break
+
+    job = await run_one(queue, worker, "build")
+
+    assert (job.state, counted, job.iterations) == (qo.State.SUCCEEDED, [1, 2, 3], 3)
+
+
+async def test_two_tasks_of_a_handler_do_not_both_count(queue: qo.Queue, worker: qo.Worker) -> None:
+    refused: list[BaseException] = []
+
+    @worker.task
+    async def build(data: Any, ctx: qo.Context) -> None:
+        first_is_in, second_was_refused = asyncio.Event(), asyncio.Event()
+
+        async def first() -> None:
+            async for number in ctx.iterations():
+                first_is_in.set()
+                await second_was_refused.wait()
+                if number == 3:
+                    break
+
+        async def second() -> None:
+            await first_is_in.wait()
+            try:
+                ctx.iterations()
+            except qo.InvalidValue as error:
+                refused.append(error)
+            second_was_refused.set()
+
+        await asyncio.gather(first(), second())
+
+    job = await run_one(queue, worker, "build")
+
+    assert (job.state, job.iterations, len(refused)) == (qo.State.SUCCEEDED, 3, 1)
+
+
+async def test_a_thread_s_context_is_refused_in_the_worker_s_loop(queue: qo.Queue, worker: qo.Worker) -> None:
+    loop = asyncio.get_running_loop()
+
+    @worker.task
+    def build(data: Any, ctx: Any) -> str:
+        async def report() -> None:
+            ctx.progress(1)
+
+        with pytest.raises(qo.WrongEventLoop, match=r"use it in the thread of the handler, or make the handler an"):
+            asyncio.run_coroutine_threadsafe(report(), loop).result()
+        return "told"
+
+    assert (await run_one(queue, worker, "build")).result == "told"

@@ -7,7 +7,7 @@ import inspect
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bucket_server import shared_bucket_server
 import qo
 import qo.sync
 
-ASYNCHRONOUS_ONLY = {"apply_configured_limits", "warn_of_ignored"}
+ASYNCHRONOUS_ONLY = {"apply_configured_limits", "check_loop", "warn_of_ignored"}
 
 
 @pytest.fixture
@@ -125,6 +125,60 @@ def test_semaphores_block_too(queue: qo.sync.Queue) -> None:
     assert semaphore.acquire("three", timeout=5)
     assert (semaphore.count(), semaphore.cleanup()) == (2, 0)
     assert qo.sync.project_semaphore(queue, "site", "partner").acquire("one")
+
+
+# --- a blocking call in the loop itself -----------------------------------------------------------------------
+
+
+def blocking_calls(queue: qo.sync.Queue) -> dict[str, Callable[[], Any]]:
+    return {
+        "submit": lambda: queue.submit("other"),
+        "get": lambda: queue.get("a"),
+        "wait": lambda: queue.wait("a"),
+        "watch": lambda: next(queue.watch("a")),
+        "semaphore": lambda: qo.sync.user_semaphore(queue, "ada", "partner").acquire("x"),
+        "manager": lambda: qo.sync.ConcurrencyManager(queue).try_acquire("api", 1, "ann"),
+        "worker": lambda: qo.sync.Worker(queue).run_until_idle(),
+        "close": lambda: queue.close(),
+    }
+
+
+@pytest.mark.parametrize("name", blocking_calls(None))  # type: ignore[arg-type]  # for its names
+def test_an_async_handler_that_makes_a_blocking_call_is_told_what_to_do(queue: qo.sync.Queue, name: str) -> None:
+    worker = qo.sync.Worker(queue)
+
+    @worker.task(max_attempts=1)
+    async def greet(data: Any) -> None:
+        blocking_calls(queue)[name]()
+
+    queue.submit("greet", id="a")
+    worker.run_until_idle()
+
+    error = queue.get("a").error
+    assert error is not None
+    assert error.detail is not None
+    assert error.detail.startswith("WrongEventLoop: A blocking call of qo.sync was made in its own event loop")
+    assert "make the handler a plain `def`, or await the same call of `queue.asynchronous`." in error.detail
+
+
+def test_an_async_handler_may_await_the_asynchronous_queue(queue: qo.sync.Queue) -> None:
+    worker = qo.sync.Worker(queue)
+
+    @worker.task
+    async def greet(data: Any) -> str:
+        return (await queue.asynchronous.submit("other", id="b")).id
+
+    queue.submit("greet", id="a")
+    worker.run_until_idle()
+
+    assert queue.get("a").result == "b"
+
+
+def test_a_blocking_call_in_another_event_loop_blocks_it_and_answers(queue: qo.sync.Queue) -> None:
+    async def in_a_notebook() -> qo.Job:
+        return queue.submit("greet")
+
+    assert asyncio.run(in_a_notebook()).task == "greet"
 
 
 # --- slots without a job --------------------------------------------------------------------------------------

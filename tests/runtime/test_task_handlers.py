@@ -38,8 +38,8 @@ class Model:
             raise ModelError
         return cls(data["name"])
 
-    def model_dump_json(self) -> str:
-        return msgspec.json.encode({"name": self.name.upper()}).decode()
+    def model_dump(self, **options: object) -> dict[str, str]:
+        return {"name": self.name.upper()}
 
 
 class ModelError(ValueError):
@@ -111,6 +111,7 @@ async def test_a_pydantic_like_model_is_validated_and_returned(queue: qo.Queue, 
         return data
 
     assert (await run_one(queue, worker, "greet", {"name": "ada"})).result == {"name": "ADA"}
+    assert (await run_one(queue, worker, "greet", Model("bob"))).result == {"name": "BOB"}
     wrong = await run_one(queue, worker, "greet", {"name": 7})
     assert wrong.error is not None
     assert wrong.error.message == "The data does not fit task greet: name: Input should be a valid string."

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from qo.errors import InvalidSubmit, PayloadTooLarge, UnknownTier
+from qo.errors import LONGEST_SPAN_SECS, InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
 from qo.job import New
+from qo.policy.json_value import encode_json
 from qo.policy.ordering import parse_priority
 from qo.settings import Settings, Tier
 
-LONGEST_SPAN_SECS = 100 * 366 * 86_400
 CAPPED_DELAY_MS = 60_000
 """A submit that is delayed by less than this counts as joining the line now when the cap is looked at."""
+LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
+"""what every store can tell the time until"""
 
 
 class Admission(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,12 @@ class Admission(msgspec.Struct, frozen=True, kw_only=True):
 
 def admission(new: New, settings: Settings) -> Admission:
     """Decide everything about a submit but who is let in, which only the store can. Raises `InvalidSubmit`."""
+    if new.tier is not None:
+        find_tier(new.tier, settings.tiers)
+        if new.user is None:
+            raise InvalidSubmit(
+                f"tier is {new.tier!r} but user is not given; name the user whose tier it is, or leave tier out."
+            )
     priority = new.priority
     if priority is None and new.parent is None:
         priority = settings.queue.default_priority  # a phase without a priority of its own has its parent's
@@ -54,19 +62,16 @@ def admission(new: New, settings: Settings) -> Admission:
 
 def find_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
     """A tier by name. Raises `UnknownTier`, naming those there are."""
-    if name not in tiers:
+    if not isinstance(name, str) or name not in tiers:
         raise UnknownTier(f"tier is {name!r}; use one of {', '.join(sorted(tiers))}, or add it under [tiers.{name}].")
     return tiers[name]
 
 
 def encode_payload(data: object, *, most_bytes: int) -> bytes:
     try:
-        payload = msgspec.json.encode(data)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise InvalidSubmit(f"data is not JSON: {error}; give values that JSON can hold.") from error
-    # The encoder writes null for what JSON has no number for; only then is it worth looking.
-    if data is not None and b"null" in payload and _holds_no_number(data):
-        raise InvalidSubmit("data is not JSON: it holds NaN or Infinity; give values that JSON can hold.")
+        payload = encode_json("data", data)
+    except InvalidValue as error:
+        raise InvalidSubmit(str(error)) from error
     if len(payload) > most_bytes:
         raise PayloadTooLarge(
             f"data is {len(payload)} bytes of JSON; at most {most_bytes} are allowed. Store it elsewhere and "
@@ -101,21 +106,10 @@ def _cap(new: New, settings: Settings) -> int | None:
 
 
 def _run_at_ms(new: New) -> int | None:
-    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.tzinfo is None):
+    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.utcoffset() is None):
         raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
+    if new.run_at is not None and not 0 <= new.run_at.timestamp() <= LAST_MOMENT.timestamp():
+        raise InvalidSubmit(f"run_at is {new.run_at.isoformat()}; use a time from 1970 to the end of 9998.")
     if new.delay is not None and new.run_at is not None:
         raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
     return None if new.run_at is None else round(new.run_at.timestamp() * 1000)
-
-
-def _holds_no_number(data: object) -> bool:
-    left = [msgspec.to_builtins(data, str_keys=True)]
-    while left:
-        value = left.pop()
-        if isinstance(value, float) and not math.isfinite(value):
-            return True
-        if isinstance(value, dict):
-            left.extend(value.values())
-        elif isinstance(value, list | tuple):
-            left.extend(value)
-    return False

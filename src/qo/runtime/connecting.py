@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from qo.errors import SettingsError
 from qo.runtime.queue import Queue
 from qo.settings import Settings, load_settings
 from qo.store.away import until_there
-from qo.store.open import open_store
+from qo.store.check_value import check_name, shown
+from qo.store.open import ALLOWED, open_store, url_of
 
 
 async def connect(
-    url: str | None = None,
+    url: str | Path | None = None,
     *,
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> Queue:
     """Open the queue at a url; without one, at that of `.qo.toml` or `QO_URL`, else `sqlite:///qo.db`.
 
-    `settings` is nested like the file and changes what it names, or are whole settings from `qo.settings`.
+    A `Path` is that of an SQLite file. `settings` is nested like the file and changes what it names, or are whole
+    settings from `qo.settings`.
     Raises StoreAway when the store cannot be reached for now, after it has been tried for some seconds.
     """
     return await _connect(url, namespace=namespace, settings=settings, waits=False)
@@ -32,12 +36,16 @@ async def connect_when_there(settings: Settings | Mapping[str, Any] | None = Non
 
 
 async def _connect(
-    url: str | None, *, namespace: str | None, settings: Settings | Mapping[str, Any] | None, waits: bool
+    url: str | Path | None, *, namespace: str | None, settings: Settings | Mapping[str, Any] | None, waits: bool
 ) -> Queue:
+    if settings is not None and not isinstance(settings, Settings | Mapping):
+        raise SettingsError(f"settings is {shown(settings)}; give a mapping such as {{'queue': {{'cap': 5}}}}.")
     chosen = settings if isinstance(settings, Settings) else load_settings(settings)
+    if namespace is not None:
+        check_name("namespace", namespace)
     store = await open_store(
-        url or chosen.store.url,
-        namespace=namespace or chosen.store.namespace,
+        chosen.store.url if url is None else _checked_url(url),
+        namespace=chosen.store.namespace if namespace is None else namespace,
         accept_eviction=chosen.store.accept_eviction,
         waits=waits,
     )
@@ -48,3 +56,11 @@ async def _connect(
         await queue.close()
         raise
     return queue
+
+
+def _checked_url(url: str | Path) -> str:
+    if isinstance(url, Path):
+        return url_of(url)
+    if not isinstance(url, str) or not url:
+        raise SettingsError(f"url is {shown(url)}; use {ALLOWED}, or the Path of an SQLite file.")
+    return url

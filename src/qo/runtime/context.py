@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from types import AsyncGeneratorType
 from typing import Any, TypeVar
 
 import msgspec
 
-from qo.errors import InvalidValue
+from qo.errors import InvalidValue, WrongEventLoop
 from qo.job import Job, Progress
 from qo.policy.admission import milliseconds
+from qo.policy.json_value import encode_json
 from qo.policy.stages import check_stage
 from qo.store.values import Advance, Lease
 
@@ -48,6 +51,8 @@ class Context:
         self.present_stage: str | None = None
         self._stages = stages
         self._iterations_begun = 0
+        self._loop_of_iterations: Callable[[], AsyncGenerator[int, None] | None] = lambda: None
+        """the last one, while the handler has it"""
         self._iteration_is_fresh = False
         """begun by `iterations()`, and its first stage not yet entered"""
         self._report = report
@@ -77,22 +82,30 @@ class Context:
 
     async def save(self, checkpoint: Any) -> None:
         """Keep a JSON value for the next run of this job, whether by a retry, a confirmation or after a crash."""
-        try:
-            encoded = msgspec.json.encode(checkpoint)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidValue(f"checkpoint is not JSON: {error}; save values that JSON can hold.") from error
-        await self._report(self._advance(checkpoint=encoded))
+        await self._report(self._advance(checkpoint=encode_json("checkpoint", checkpoint)))
         self.checkpoint = checkpoint
 
     async def extend_lease(self, seconds: float | timedelta) -> datetime:
         """Add to the end of the lease; heartbeats never shorten it. Answers the new end."""
         return await self._extend(milliseconds("seconds", seconds))
 
-    async def iterations(self) -> AsyncIterator[int]:
+    def iterations(self) -> AsyncGenerator[int, None]:
         """Count off iterations, over all runs of the job, until the handler stops asking for more.
 
-        When the batch that the tier grants is used up, the job leaves the worker and waits for a person.
+        When the batch that the tier grants is used up, the job leaves the worker and waits for a person. One loop at
+        a time: two would count the same iteration twice, so a second one raises `InvalidValue`.
         """
+        earlier = self._loop_of_iterations()
+        if isinstance(earlier, AsyncGeneratorType) and earlier.ag_frame is not None:
+            raise InvalidValue(
+                "Another loop over ctx.iterations() has not ended; an iteration is one full cycle of the job, so loop "
+                "once and do what goes on side by side inside of it."
+            )
+        numbers = self._count_iterations()
+        self._loop_of_iterations = weakref.ref(numbers)
+        return numbers
+
+    async def _count_iterations(self) -> AsyncGenerator[int, None]:
         while True:
             number = self._iterations() + 1
             self._check_granted(number)
@@ -177,6 +190,12 @@ class ThreadContext:
             yield self._wait(_next(numbers))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is self._loop:
+            work.close()
+            raise WrongEventLoop(
+                "The context of a plain function was used in the worker's event loop, where it would wait for itself "
+                "for ever; use it in the thread of the handler, or make the handler an `async def`."
+            )
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
 

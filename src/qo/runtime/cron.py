@@ -10,12 +10,17 @@ from typing import Any
 import msgspec
 
 from qo.errors import InvalidValue, QoError
+from qo.policy.json_value import encode_json
 from qo.runtime.queue import Queue
 from qo.runtime.store_time import StoreTime
 from qo.spans import system_now
+from qo.store.check_value import MAX_NAME_CHARACTERS, check_name, check_task
 
 log = logging.getLogger("qo.cron")
 
+FIELDS = 5
+LONGEST_NAME = MAX_NAME_CHARACTERS - len("cron:@2026-01-01T00:00Z")
+"""so that the id of a tick's job is an id"""
 SLEEP_AT_MOST_SECONDS = 10.0
 """how late it is noticed that the store's clock was set forward"""
 
@@ -40,8 +45,13 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> 
     """Raises `InvalidValue` for an expression that is none, or that never fires."""
     from cronsim import CronSimError
 
-    entry = CronEntry(name=name or task, expression=expression, task=task, data=data)
+    check_task(task)
+    encode_json("data", data)
+    entry = CronEntry(name=task if name is None else name, expression=expression, task=task, data=data)
+    check_name("name", entry.name, longest=LONGEST_NAME)
     try:
+        if not isinstance(expression, str) or len(expression.split()) != FIELDS:
+            raise CronSimError  # one field more would be seconds, which nobody looks at
         entry.tick_after(system_now())
     except (CronSimError, StopIteration) as error:
         raise InvalidValue(

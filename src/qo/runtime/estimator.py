@@ -32,6 +32,7 @@ from qo.runtime.waiting import AverageRun, average_duration
 from qo.settings import Settings
 from qo.spans import system_seconds
 from qo.store.base import Store
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.estimator")
 
@@ -242,7 +243,7 @@ class Estimator:
         situation = await self.read()
         await self._learn_from(await self._starts())
         await self._read_errors({job.task for job in situation.line})
-        self._forecast = await asyncio.to_thread(self._work_out, situation)
+        self._forecast = await in_thread(self._work_out, situation)
 
     def _work_out(self, situation: Situation) -> Forecast:
         """In a thread; one at a time."""

@@ -11,13 +11,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-import msgspec
-
 from qo import chance
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
 from qo.policy.confirming import question
 from qo.policy.estimate import duration_of_task, duration_of_tier
+from qo.policy.json_value import encode_json
 from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
@@ -287,11 +286,9 @@ def _encoded(result: Any, settings: Settings) -> bytes | None:
     if result is None:
         return None
     try:
-        encoded = (
-            result.model_dump_json().encode() if hasattr(result, "model_dump_json") else msgspec.json.encode(result)
-        )
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise UnusableResult(f"The result is not JSON: {error}; return values that JSON can hold.") from error
+        encoded = encode_json("result", result)
+    except InvalidValue as error:
+        raise UnusableResult(f"The result cannot be kept: {error}") from error
     if len(encoded) > settings.queue.max_payload_bytes:
         raise UnusableResult(
             f"The result is {len(encoded)} bytes of JSON; at most {settings.queue.max_payload_bytes} are allowed."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from functools import lru_cache
 
 import msgspec
 
@@ -102,9 +101,22 @@ def _storable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")
 
 
-@lru_cache(maxsize=1)
+_seen: tuple[dict[str, str], frozenset[str]] = ({}, frozenset())
+"""an environment and the secrets found until then, replaced together because several threads report failures"""
+
+
 def _secrets_of_environment() -> frozenset[str]:
-    return secret_values(dict(os.environ))
+    """Those of the present environment and of earlier ones in which a failure was reported.
+
+    Looking for secrets takes ten times as long as comparing, so it is done only after a change.
+    """
+    global _seen
+    seen, secrets = _seen
+    environment = dict(os.environ)
+    if environment != seen:
+        secrets |= secret_values(environment)
+        _seen = (environment, secrets)
+    return secrets
 
 
 def _secrets_of_payload(payload: bytes) -> frozenset[str]:

@@ -21,6 +21,7 @@ from qo.runtime.timing import within
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
 from qo.store.values import Registration, Renewal
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.worker")
 
@@ -67,7 +68,7 @@ class Heartbeat:
 
     async def stop(self) -> None:
         self._beating.call_soon_threadsafe(self._stopped.set)
-        await asyncio.to_thread(self._thread.join)
+        await in_thread(self._thread.join)
 
     def hold(self, execution: Execution) -> None:
         with self._lock:

@@ -150,6 +150,8 @@ class Limiter:
         (`[limiter.env_defaults]` in `.qo.toml`). Raises `SettingsError`, which names the variable.
         """
         environ = os.environ if environ is None else environ
+        if not isinstance(environ, Mapping):
+            raise InvalidValue(f"environ is {shown(environ)}; give a mapping such as os.environ.")
         limits = dict(load_settings(environ=environ).limiter.env_defaults)
         for variable, text in environ.items():
             if variable.startswith(ENVIRONMENT_PREFIX) and text.strip():
@@ -362,8 +364,11 @@ class AdmissionInProcess(Admission, eq=False):
 
 def _slots_on(queue: Queue) -> Slots[Any]:
     from qo.runtime.limiter_on_store import SlotsOnStore  # not needed by who limits one process
+    from qo.runtime.queue import check_queue
 
-    return SlotsOnStore(getattr(queue, "asynchronous", queue))
+    asynchronous = getattr(queue, "asynchronous", queue)
+    check_queue(asynchronous)
+    return SlotsOnStore(asynchronous)
 
 
 def _refuse_second_use() -> NoReturn:

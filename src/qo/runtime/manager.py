@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -16,7 +17,7 @@ from qo.runtime.connecting import connect
 from qo.runtime.queue import Queue
 from qo.runtime.timing import to_its_end
 from qo.store.base import Store
-from qo.store.check_value import check_group
+from qo.store.check_value import check_group, check_name_or_none, check_number, shown
 from qo.store.open import is_bucket
 from qo.store.values import GroupStatus, Limit, Renewal, SlotInfo, Source, Ticket
 
@@ -35,13 +36,18 @@ class ConcurrencyManager:
     """
 
     def __init__(self, slots: Queue | BucketSlots) -> None:
+        if not isinstance(slots, Queue) and not hasattr(slots, "try_acquire"):
+            raise InvalidValue(
+                f"slots is {shown(slots)}; give a queue of `await qo.connect(...)`, or open a url with "
+                "`await qo.ConcurrencyManager.open(...)`."
+            )
         self._owner = slots
         self._slots = _SlotsOnQueue(slots) if isinstance(slots, Queue) else slots
 
     @classmethod
-    async def open(cls, url: str, *, namespace: str | None = None) -> Self:
+    async def open(cls, url: str | Path, *, namespace: str | None = None) -> Self:
         """On any url: a store's, as for `qo.connect`, or a bucket's (`s3://…`, `gs://…`, `az://…`)."""
-        if is_bucket(url):
+        if isinstance(url, str) and is_bucket(url):
             from qo.store.bucket import BucketSlots
 
             return cls(await BucketSlots.open(url))
@@ -66,16 +72,23 @@ class ConcurrencyManager:
         same holder again is told its slot, and gets no second one. Cancelling it leaves no new slot behind.
         """
         check_holder(holder)
+        check_group(group)
+        check_number("limit", limit, 0)
+        check_name_or_none("worker_id", worker_id)
         return await self._slots.try_acquire(group, limit, holder, worker_id, _seconds("lease", lease))
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
         """Give a slot back. False: this holder does not have it, and nothing was changed."""
         check_holder(holder)
+        check_group(group)
+        check_number("slot_id", slot_id, 0)
         return await self._slots.release(group, slot_id, holder)
 
     async def extend_lease(self, group: str, slot_id: int, holder: str, additional: float | timedelta) -> bool:
         """Let a lease end `additional` seconds later. False: this holder does not have the slot (any more)."""
         check_holder(holder)
+        check_group(group)
+        check_number("slot_id", slot_id, 0)
         return await self._slots.extend_lease(group, slot_id, holder, _seconds("additional", additional))
 
     async def cleanup_expired(self, group: str) -> int:
@@ -84,10 +97,12 @@ class ConcurrencyManager:
         A store that was away, or that nobody looked at for long, first gives everybody half a job's lease to renew.
         In a bucket, a lease has run out when this process has itself seen it unchanged for that long.
         """
+        check_group(group)
         return await self._slots.cleanup_expired(group)
 
     async def get_status(self, group: str) -> GroupStatus:
         """Limit, who holds which slot, and how many wait; holders by the names they gave."""
+        check_group(group)
         return await self._slots.get_status(group)
 
 
@@ -96,7 +111,10 @@ class _SlotsOnQueue:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._store: Store = queue.store
+
+    @property
+    def _store(self) -> Store:
+        return self._queue.store_here
 
     async def try_acquire(
         self, group: str, limit: int, holder: str, worker_id: str | None, lease_seconds: float
@@ -140,7 +158,6 @@ class _SlotsOnQueue:
         return not held.lost
 
     async def cleanup_expired(self, group: str) -> int:
-        check_group(group)
         cursor = await self._store.newest_event()
         held = {slot.token for slot in (await self._store.group(group)).slots}
         while (await self._store.catch_up()).more:
@@ -148,14 +165,12 @@ class _SlotsOnQueue:
         return len(held & await run_out_since(self._store, cursor))
 
     async def get_status(self, group: str) -> GroupStatus:
-        check_group(group)
         status = await self._store.group(group)
         own = callers_of("slot", group)
         slots = tuple(msgspec.structs.replace(slot, holder=slot.holder.removeprefix(own)) for slot in status.slots)
         return msgspec.structs.replace(status, slots=slots)
 
     def _caller(self, group: str, holder: str) -> str:
-        check_group(group)
         return callers_of("slot", group) + holder
 
     async def _slot_of(self, group: str, slot_id: int, holder: str) -> SlotInfo | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -13,7 +13,16 @@ from typing import Any, overload
 import msgspec
 
 from qo import chance
-from qo.errors import PhaseTaken, QoError, QueueFull, SubmitRefused, Timeout
+from qo.errors import (
+    InvalidSubmit,
+    InvalidValue,
+    PhaseTaken,
+    QoError,
+    QueueFull,
+    SubmitRefused,
+    Timeout,
+    WrongEventLoop,
+)
 from qo.event import AuditEntry, Event
 from qo.forking import leave_behind, when_forked
 from qo.job import Basis, Estimate, Job, New, Usage, moment
@@ -37,7 +46,16 @@ from qo.runtime.watching import watch_job
 from qo.settings import Settings
 from qo.spans import Clock, system_ms
 from qo.store.base import Store
-from qo.store.check import check_submission
+from qo.store.check import check_cursor, check_submission
+from qo.store.check_value import (
+    check_flag,
+    check_group,
+    check_name,
+    check_name_or_none,
+    check_number,
+    check_seconds,
+    shown,
+)
 from qo.store.values import (
     Accepted,
     GroupStatus,
@@ -78,6 +96,7 @@ class Queue:
             check=check_submission,
             portion=Portion(MOST_PER_CALL, counts=submission_count, size=payload_size),
         )
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.follower = Follower(self.store)
         self._estimator = Estimator(self.store, self.settings, clock=lambda: self._clock() / 1000)
         self._positions = Positions(
@@ -87,6 +106,27 @@ class Queue:
     def _begin_anew(self) -> None:
         leave_behind(self._submitting, self.follower, self._positions, self._estimator)
         self._begin()
+
+    def check_loop(self) -> None:
+        """Raises `WrongEventLoop` outside of the event loop in which the queue was first used.
+
+        What it gathers, follows and keeps fresh belongs to that loop: in another one, answers would never arrive.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        if self._loop is not loop:
+            which = "has ended" if self._loop.is_closed() else "is another one"
+            raise WrongEventLoop(
+                f"This queue belongs to the event loop in which it was first used, and that {which}; connect again in "
+                "each event loop (each asyncio.run), or use qo.sync, which serves all threads."
+            )
+
+    @property
+    def store_here(self) -> Store:
+        """The store, for a call in the queue's own event loop."""
+        self.check_loop()
+        return self.store
 
     async def __aenter__(self) -> Queue:
         return self
@@ -98,9 +138,11 @@ class Queue:
 
     async def close(self) -> None:
         """Let go of the store. Closing twice is harmless."""
-        await self._positions.close()
-        await self._estimator.close()
-        await self.follower.close()
+        if self._loop is None or not self._loop.is_closed():  # else their tasks have ended with it
+            self.check_loop()
+            await self._positions.close()
+            await self._estimator.close()
+            await self.follower.close()
         await self.store.close()
 
     # --- submitting -------------------------------------------------------------------------------------------
@@ -155,21 +197,23 @@ class Queue:
             timeout=timeout,
             by=by,
         )
+        self.check_loop()
         submission = make_submission(new, self.settings, draw=self._draw)
         return await self._job_or_refusal(new, await self._submitting.send(submission))
 
-    async def submit_many(self, jobs: Sequence[New]) -> list[Job | SubmitRefused]:
+    async def submit_many(self, jobs: Iterable[New]) -> list[Job | SubmitRefused]:
         """Submit several, each admitted or refused on its own, in order: a refused one is answered by its error.
 
         A job that is not even well-formed raises, and then none was submitted.
         """
+        jobs = _checked_list(jobs)
         submissions = [make_submission(new, self.settings, draw=self._draw) for new in jobs]
         admitted: list[Job | SubmitRefused] = []
         portion = Portion(SUBMIT_AT_ONCE, counts=submission_count, size=payload_size)
         if portion.length(submissions) < len(submissions):
             for submission in submissions:
                 check_submission(submission)  # the store would refuse its portion, when others have been submitted
-        async with aclosing(in_portions(self.store.submit, submissions, portion=portion)) as portions:
+        async with aclosing(in_portions(self.store_here.submit, submissions, portion=portion)) as portions:
             async for answers in portions:
                 for answer in answers:
                     try:
@@ -219,7 +263,8 @@ class Queue:
 
     async def get(self, job_id: str) -> Job:
         """A job as it is now; in line, with its estimate (see `estimate`). Raises `JobNotFound`."""
-        job = await self.store.job(job_id)
+        check_name("job_id", job_id)
+        job = await self.store_here.job(job_id)
         (estimate,) = await self._estimates([job])
         return await self._presented(job, estimate)
 
@@ -234,25 +279,32 @@ class Queue:
         newest_first: bool = False,
     ) -> list[Job]:
         """Jobs by status or state: those in line in their order with estimates, then the others by submission."""
-        found = await self.store.jobs(
+        for field, name in (("status", status), ("user", user), ("task", task), ("parent", parent)):
+            check_name_or_none(field, name)
+        check_flag("newest_first", newest_first)
+        found = await self.store_here.jobs(
             status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
         )
         return await self._all_presented(found, await self._estimates(found))
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
-        found = await self.store.parent(parent)
+        check_name("parent", parent)
+        found = await self.store_here.parent(parent)
         return msgspec.structs.replace(found, jobs=tuple(await self._all_presented(found.jobs)))
 
     async def workers(self) -> list[WorkerInfo]:
         """The live workers, by name."""
-        return list(await self.store.workers())
+        return list(await self.store_here.workers())
 
     async def wait(self, job_id: str, timeout: float | None = None) -> Job:
         """The job, once it has ended. Raises `Timeout` when it has not in so many seconds."""
+        check_name("job_id", job_id)
+        if timeout is not None:
+            check_seconds("timeout", timeout)
 
         async def until_ended() -> None:
-            changes = watch_job(self.store, self.follower, None, job_id, after=None)
+            changes = watch_job(self.store_here, self.follower, None, job_id, after=None)
             async with aclosing(changes) as events:
                 async for _ in events:
                     pass
@@ -261,7 +313,7 @@ class Queue:
             raise Timeout(f"Job {job_id!r} has not ended within {timeout} seconds; it goes on without you waiting.")
         return await self.get(job_id)
 
-    def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:
+    async def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:
         """What happens to a job, until it has ended.
 
         Begins with an event that tells its present state (`present` in its detail); with `after`, the id of the
@@ -270,22 +322,33 @@ class Queue:
         While the job is in line, `position` events tell where it stands, with an estimate: when that changed, but at
         most once a second, and every few seconds. Each has the id of the event before it, so `after` works with it.
         """
-        return watch_job(self.store, self.follower, self._positions, job_id, after=after)
+        check_name("job_id", job_id)
+        if after is not None:
+            check_cursor(after)
+        watching = watch_job(self.store_here, self.follower, self._positions, job_id, after=after)
+        async with aclosing(watching) as events:
+            async for event in events:
+                yield event
 
     async def why(self, job_id: str, *, for_user: str | None = None) -> Why:
         """Why a job is not running. `for_user`: others' jobs that hold slots are counted, not named."""
-        blockers = await self.store.blockers(job_id)
+        check_name("job_id", job_id)
+        check_name_or_none("for_user", for_user)
+        blockers = await self.store_here.blockers(job_id)
         visible = None
         if for_user is not None:
-            visible = {job.id for job in await self.store.jobs(user=for_user, limit=10_000)}
+            visible = {job.id for job in await self.store_here.jobs(user=for_user, limit=10_000)}
         quota = None
         if blockers.job.deferred and blockers.job.user is not None:
-            quota = (await self.store.usage(blockers.job.user)).daily_quota
+            quota = (await self.store_here.usage(blockers.job.user)).daily_quota
         return explain(facts_of(blockers, visible=visible, daily_quota=quota, now=self._now()))
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today; `tier` for a user who has none yet."""
-        used = await self.store.usage(user)
+        check_name("user", user)
+        if tier is not None:
+            find_tier(tier, self.settings.tiers)
+        used = await self.store_here.usage(user)
         quota = used.daily_quota
         if quota is None and tier is not None:
             quota = find_tier(tier, self.settings.tiers).jobs_per_day
@@ -321,7 +384,7 @@ class Queue:
             for job in jobs
             if job.position is not None and job.position > (job.position_original or 0) and job.displaced is None
         ]
-        return await self.store.positions(overtaken) if overtaken else {}
+        return await self.store_here.positions(overtaken) if overtaken else {}
 
     async def estimate(self, job_id: str) -> Estimate | None:
         """When a job in line will probably start; None for one that is not in line. Where it is not known, the
@@ -329,8 +392,10 @@ class Queue:
 
         From the first call on, and while somebody asks, estimates of the whole line are kept fresh in the background.
         """
+        check_name("job_id", job_id)
+        job = await self.store_here.job(job_id)
         self._estimator.start()
-        return await self._estimator.estimate_of(await self.store.job(job_id))
+        return await self._estimator.estimate_of(job)
 
     async def _estimates(self, jobs: Sequence[Job]) -> list[Estimate | None]:
         """Of those in line. They only inform: where they cannot be worked out, jobs are told without."""
@@ -343,17 +408,19 @@ class Queue:
 
     async def analytics(self, *, minutes: int = 60) -> Analytics:
         """The line, who works on it, and how it went in the last minutes."""
+        check_number("minutes", minutes, 1)
         since = self._clock() // 60_000 - minutes
         return analyse(
-            waiting=await self.store.waiting_count(),
-            workers=await self.store.workers(),
-            series=await self.store.series(since_minute=since),
+            waiting=await self.store_here.waiting_count(),
+            workers=await self.store_here.workers(),
+            series=await self.store_here.series(since_minute=since),
             minutes=minutes,
         )
 
     async def audit(self, job_id: str | None = None, *, limit: int = 100) -> list[AuditEntry]:
         """Who did what, newest first; of one job or group, or of everything."""
-        return list(await self.store.audit(subject=job_id, limit=limit))
+        check_name_or_none("job_id", job_id)
+        return list(await self.store_here.audit(subject=job_id, limit=limit))
 
     # --- changes by people ------------------------------------------------------------------------------------
 
@@ -372,7 +439,7 @@ class Queue:
         by: str | None = None,
     ) -> Job | list[Job]:
         """Change the priority of a waiting job, or of a parent and all its unfinished phases. The place is kept."""
-        changed = await self.store.set_priority(parse_priority(priority), job_id=job_id, parent=parent, by=by)
+        changed = await self.store_here.set_priority(parse_priority(priority), job_id=job_id, parent=parent, by=by)
         presented = await self._all_presented(changed)
         return presented if parent is not None else presented[0]
 
@@ -380,7 +447,7 @@ class Queue:
         self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None
     ) -> Job:
         """Put a waiting job directly before or after another one, whose priority it takes on."""
-        return await self._presented(await self.store.move(job_id, before=before, after=after, by=by))
+        return await self._presented(await self.store_here.move(job_id, before=before, after=after, by=by))
 
     @overload
     async def cancel(self, job_id: str, *, message: str | None = None, by: str | None = None) -> Job: ...
@@ -397,54 +464,56 @@ class Queue:
         by: str | None = None,
     ) -> Job | list[Job]:
         """Cancel a job, or all unfinished ones of a parent: at once when it waits, within a second when it runs."""
-        cancelled = await self.store.cancel(job_id=job_id, parent=parent, message=message, by=by)
+        cancelled = await self.store_here.cancel(job_id=job_id, parent=parent, message=message, by=by)
         presented = await self._all_presented(cancelled)
         return presented if parent is not None else presented[0]
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job:
         """Put a failed job in line again, with all its attempts."""
-        return await self._presented(await self.store.retry(job_id, by=by))
+        return await self._presented(await self.store_here.retry(job_id, by=by))
 
     async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
         """Let a job that asked for it go on for another batch of iterations."""
-        return await self._presented(await self.store.confirm(job_id, by=by))
+        return await self._presented(await self.store_here.confirm(job_id, by=by))
 
     async def set_tier(self, user: str, tier: str, by: str | None = None) -> None:
         """Give a user a tier; it counts at once for their waiting and deferred jobs."""
         standing = standing_of(tier, self.settings.tiers)
-        self.warn_of_ignored(await self.store.set_tier(user, standing, by=by))
+        self.warn_of_ignored(await self.store_here.set_tier(user, standing, by=by))
 
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def pause(self, group: str, *, by: str | None = None) -> None:
         """Nobody new starts in this group until it is resumed."""
-        await self.store.set_paused(group, True, by=by)
+        await self.store_here.set_paused(group, True, by=by)
 
     async def resume(self, group: str, *, by: str | None = None) -> None:
-        await self.store.set_paused(group, False, by=by)
+        await self.store_here.set_paused(group, False, by=by)
 
     async def set_limit(self, group: str, slots: int, by: str | None = None) -> None:
         """Limit a group, as an operator: this wins over every other source."""
-        await self.store.set_limits([Limit(group=group, slots=slots, source=Source.OPERATOR)], by=by)
+        await self.store_here.set_limits([Limit(group=group, slots=slots, source=Source.OPERATOR)], by=by)
 
     async def remove_limit(self, group: str, by: str | None = None) -> None:
         """The group is unlimited until somebody limits it again."""
-        await self.store.remove_limit(group, by=by)
+        await self.store_here.remove_limit(group, by=by)
 
     async def limit(self, group: str) -> GroupStatus:
         """A group's limit, who holds its slots, and how many were put aside because of it."""
-        return await self.store.group(group)
+        check_group(group)
+        return await self.store_here.group(group)
 
     async def limits(self) -> list[GroupStatus]:
         """All groups that have a limit, a pause or holders, by name, without their slots."""
-        return list(await self.store.groups())
+        return list(await self.store_here.groups())
 
     async def release_slot(self, group: str, slot_id: int, by: str | None = None, force: bool = False) -> str:
         """Take a slot, and with it the whole lease, from its holder, and tell who it was.
 
         A job goes back to its place with an attempt spent. Without `force` only a lease that has run out.
         """
-        return await self.store.revoke(group, slot_id, force=force, by=by)
+        check_flag("force", force)
+        return await self.store_here.revoke(group, slot_id, force=force, by=by)
 
     async def apply_configured_limits(self) -> None:
         concurrency = self.settings.concurrency
@@ -457,6 +526,21 @@ class Queue:
     def _now(self) -> datetime:
         """For words such as "tomorrow". Only the store's clock decides."""
         return moment(self._clock())
+
+
+def check_queue(queue: object) -> None:
+    if not isinstance(queue, Queue):
+        raise InvalidValue(f"queue is {shown(queue)}; give a queue of `await qo.connect(...)`.")
+
+
+def _checked_list(jobs: Iterable[New]) -> list[New]:
+    if not isinstance(jobs, Iterable):
+        raise InvalidSubmit(f"jobs is {shown(jobs)}; give a list of qo.New(task, data, ...).")
+    listed = list(jobs)
+    for number, new in enumerate(listed):
+        if not isinstance(new, New):
+            raise InvalidSubmit(f"jobs[{number}] is {shown(new)}; give a qo.New(task, data, ...).")
+    return listed
 
 
 def _resets_at(today: int) -> datetime:

@@ -7,15 +7,15 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from types import MappingProxyType
 
-from qo.errors import InvalidValue, QoError
+from qo.errors import QoError
 from qo.policy.admission import find_tier
 from qo.runtime.callers import callers_of, check_holder, milliseconds
 from qo.runtime.manager import run_out_since
-from qo.runtime.queue import Queue
+from qo.runtime.queue import Queue, check_queue
 from qo.runtime.timing import to_its_end, within
 from qo.settings import BUILT_IN_TIERS
-from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.check_value import check_name
+from qo.store.base import HANDED_OVER_LEASE_MS, Store
+from qo.store.check_value import check_name, check_seconds
 from qo.store.values import Grant, Limit, Renewal, Source, Ticket
 
 TIER_CONCURRENT_USER: Mapping[str, int] = MappingProxyType(
@@ -32,11 +32,13 @@ FULL_SHARE = 0.75
 
 def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
     """The slots that the tier gives a user, shared with the user's jobs. Raises `UnknownTier`."""
+    check_queue(queue)
     return Semaphore(queue, kind="user", owner=user_id, slots=find_tier(tier, queue.settings.tiers).per_user)
 
 
 def project_semaphore(queue: Queue, project_id: str, tier: str) -> Semaphore:
     """The slots that the tier gives a project, shared with the project's jobs. Raises `UnknownTier`."""
+    check_queue(queue)
     return Semaphore(queue, kind="project", owner=project_id, slots=find_tier(tier, queue.settings.tiers).per_project)
 
 
@@ -51,7 +53,6 @@ class Semaphore:
         check_name(f"{kind}_id", owner)
         self.group = f"{kind}:{owner}"
         self._queue = queue
-        self._store = queue.store
         self._limit = Limit(group=self.group, slots=slots, source=Source.TIER)
         self._limit_was_set = False
         self._callers = callers_of(f"semaphore:{kind}", owner)
@@ -60,6 +61,10 @@ class Semaphore:
         # By the lease it is told of, a store judges whether it was away for too long to blame the holders. Told of
         # an hour only, it would end the leases of jobs that could not renew; so it is always told of theirs first.
         self._jobs_lease_ms = milliseconds(concurrency.default_lease_duration_secs)
+
+    @property
+    def _store(self) -> Store:
+        return self._queue.store_here
 
     async def acquire(self, holder: str, timeout: float = 0) -> bool:
         """Take a slot: at once, or when it is the holder's turn within `timeout` seconds. False: there was none.
@@ -70,8 +75,7 @@ class Semaphore:
         The first call sets the tier's limit, as a submit with that tier would; later ones only if it has gone.
         """
         caller = self._caller(holder)
-        if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-            raise InvalidValue(f"timeout is {timeout!r}; use seconds of 0 or more (math.inf waits without end).")
+        check_seconds("timeout", timeout)
         if not self._limit_was_set:
             await self._set_limit()
         request = _Request(self, caller)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from qo.errors import InvalidSubmit, InvalidValue
 from qo.ids import new_id
 from qo.job import New
 from qo.policy.admission import admission, find_tier
 from qo.settings import Settings, Tier
+from qo.store.check_value import check_name, check_number
 from qo.store.values import Limit, Source, Standing, Submission
 
 
 def make_submission(new: New, settings: Settings, *, draw: Callable[[], float]) -> Submission:
     """Raises a `SubmitRefused` that names the field."""
+    _check_concurrency(new)
     admitted = admission(new, settings)
     limits: tuple[Limit, ...] = ()
     if admitted.limited_group is not None and new.concurrency_limit is not None:
@@ -38,6 +41,17 @@ def make_submission(new: New, settings: Settings, *, draw: Callable[[], float]) 
         timeout_ms=admitted.timeout_ms,
         by=new.by,
     )
+
+
+def _check_concurrency(new: New) -> None:
+    """By the names that callers know; the store knows a group among others and its limit."""
+    try:
+        if new.concurrency_group is not None:
+            check_name("concurrency_group", new.concurrency_group)
+        if new.concurrency_limit is not None:
+            check_number("concurrency_limit", new.concurrency_limit, 0)
+    except InvalidValue as error:
+        raise InvalidSubmit(str(error)) from None
 
 
 def standing_of(name: str, tiers: Mapping[str, Tier]) -> Standing:

@@ -10,11 +10,14 @@ from typing import Any
 import msgspec
 
 from qo.errors import InvalidValue
+from qo.job import READY, State
 from qo.policy.admission import timeout_milliseconds
 from qo.runtime.context import Context, ThreadContext
-from qo.store.check_value import check_own_groups, listed
+from qo.store.check_value import check_name, check_number, check_own_groups, check_task, listed, shown
 
 Handler = Callable[..., Any]
+STATUSES = frozenset({*State, READY})
+"""what people see of every job; a stage of such a name could not be told from it"""
 
 
 class PayloadMismatch(Exception):
@@ -49,7 +52,16 @@ def define_task(
     max_attempts: int | None,
 ) -> Task:
     """Read off a function what its jobs need. Raises `InvalidValue` for one that cannot be a handler."""
-    chosen = name or str(getattr(handler, "__name__", type(handler).__name__))
+    if not callable(handler):
+        raise InvalidValue(f"handler is {shown(handler)}; use @worker.task above a function.")
+    chosen = str(getattr(handler, "__name__", type(handler).__name__)) if name is None else name
+    check_task(chosen)
+    if max_concurrent is not None:
+        check_number("max_concurrent", max_concurrent, 0)
+    if max_attempts is not None:
+        check_number("max_attempts", max_attempts, 1)
+    own_groups = tuple(listed("groups", groups))
+    check_own_groups(own_groups)
     parameters = _positional(handler, chosen)
     return Task(
         name=chosen,
@@ -59,7 +71,7 @@ def define_task(
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
-        groups=_checked_groups(groups, chosen),
+        groups=_checked_groups(own_groups, chosen),
         stages=_checked_stages(tuple(listed("stages", stages)), chosen),
         timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,
@@ -68,7 +80,12 @@ def define_task(
 
 def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = list(inspect.signature(handler).parameters.values())
+    try:
+        parameters = list(inspect.signature(handler).parameters.values())
+    except (TypeError, ValueError) as error:  # of some functions that are written in C
+        raise InvalidValue(
+            f"The handler of task {name!r} does not say what it takes ({error}); wrap it in a function."
+        ) from error
     positional = [parameter for parameter in parameters if parameter.kind in kinds]
     needed = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     if len(needed) > 2 or any(parameter.name in needed for parameter in parameters if parameter.kind not in kinds):
@@ -86,8 +103,15 @@ def _checked_groups(groups: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:
-    if len(set(stages)) != len(stages) or not all(isinstance(stage, str) and stage for stage in stages):
-        raise InvalidValue(f"stages of task {name!r} are {stages!r}; name each once, as text that is not empty.")
+    for stage in stages:
+        check_name(f"a stage of task {name!r}", stage)
+        if stage in STATUSES:
+            raise InvalidValue(
+                f"a stage of task {name!r} is {stage!r}, which is a status of jobs without stages, too; "
+                f"use a name other than {', '.join(sorted(STATUSES))}."
+            )
+    if len(set(stages)) != len(stages):
+        raise InvalidValue(f"stages of task {name!r} are {stages!r}; name each once.")
     return stages
 
 

@@ -6,8 +6,9 @@ from qo.errors import InvalidValue
 from qo.job import Estimate
 from qo.policy.admission import find_tier
 from qo.policy.estimate import base_estimate, duration_of_tier
-from qo.runtime.queue import Queue
+from qo.runtime.queue import Queue, check_queue
 from qo.runtime.waiting import average_duration
+from qo.store.check_value import check_number
 from qo.store.values import Average
 
 
@@ -18,7 +19,8 @@ class WaitTimeEstimator:
     """
 
     def __init__(self, queue: Queue) -> None:
-        self._store = queue.store
+        check_queue(queue)
+        self._queue = queue
         self._settings = queue.settings
 
     async def record_completion(self, tier: str, duration_seconds: float) -> None:
@@ -27,7 +29,7 @@ class WaitTimeEstimator:
         if not _is_number(duration_seconds) or not 0 <= duration_seconds < float("inf"):
             raise InvalidValue(f"duration_seconds is {duration_seconds!r}; use seconds of 0 or more.")
         average = Average(name=duration_of_tier(tier), first=first, weight=self._settings.estimate.newest_weight)
-        await self._store.observe([(average, float(duration_seconds))])
+        await self._queue.store_here.observe([(average, float(duration_seconds))])
 
     async def estimate_with_confidence(self, tier: str, position: int, active_workers: int) -> Estimate:
         """`average x position / active workers` of the tier, with its range in words. No workers count as one.
@@ -35,11 +37,9 @@ class WaitTimeEstimator:
         Before any run of the tier was recorded it is a first guess, and says so.
         """
         find_tier(tier, self._settings.tiers)
-        if not _is_number(position) or position < 1:
-            raise InvalidValue(f"position is {position!r}; use a whole number of 1 or more.")
-        if not _is_number(active_workers) or active_workers < 0:
-            raise InvalidValue(f"active_workers is {active_workers!r}; use a whole number of 0 or more.")
-        average = await average_duration(self._store, self._settings, task=None, tier=tier)
+        check_number("position", position, 1)
+        check_number("active_workers", active_workers, 0)
+        average = await average_duration(self._queue.store_here, self._settings, task=None, tier=tier)
         return base_estimate(
             position=position,
             active_workers=active_workers,

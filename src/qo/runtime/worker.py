@@ -22,7 +22,7 @@ from qo.runtime.gathering import MOST_PER_CALL, Gathering
 from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.notifier import Notifier
 from qo.runtime.portions import Portion, checkpoint_size
-from qo.runtime.queue import Queue
+from qo.runtime.queue import Queue, check_queue
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.store_time import StoreTime
@@ -31,6 +31,7 @@ from qo.runtime.timing import unless
 from qo.runtime.upkeep import Upkeep
 from qo.runtime.worker_log import log_end, log_start
 from qo.store.away import until_there
+from qo.store.check_value import check_name_or_none, check_number, check_task
 from qo.store.values import Advance, Claimed, Finished, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
 
 log = logging.getLogger("qo.worker")
@@ -51,11 +52,12 @@ class Worker:
     """Runs jobs of the tasks registered on it, at most `concurrency` at once."""
 
     def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        check_queue(queue)
+        check_name_or_none("name", name)
         chosen = queue.settings.worker.concurrency if concurrency is None else concurrency
-        if not isinstance(chosen, int) or isinstance(chosen, bool) or chosen < 1:
-            raise InvalidValue(f"concurrency is {concurrency!r}; use a whole number of 1 or more.")
+        check_number("concurrency", chosen, 1)
         self.queue = queue
-        self.name = name or _new_name()
+        self.name = _new_name() if name is None else name
         if name is None:
             when_forked(self, Worker._begin_anew)
         self.concurrency = chosen
@@ -110,6 +112,8 @@ class Worker:
         max_attempts: int | None = None,
     ) -> H | Callable[[H], H]:
         """Register a handler under a name, or under its own: `@worker.task("build")` or `@worker.task`."""
+        if name is not None and not callable(name):
+            check_task(name)
 
         def register(handler: H) -> H:
             task = define_task(
@@ -165,6 +169,7 @@ class Worker:
     # --- the loop ---------------------------------------------------------------------------------------------
 
     async def _work(self, *, until_idle: bool) -> None:
+        self.queue.check_loop()
         if self._loop is not None:
             raise InvalidValue(f"Worker {self.name!r} runs already; make another one to run beside it.")
         if not self._tasks and not self._cron:

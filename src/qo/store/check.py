@@ -176,6 +176,17 @@ def check_target(*, job_id: str | None, parent: str | None, by: str | None) -> N
     check_by(by)
 
 
+def check_job(job_id: str, *, by: str | None) -> None:
+    """Which job a person decides about."""
+    check_name("job_id", job_id)
+    check_by(by)
+
+
+def check_cancel(*, job_id: str | None, parent: str | None, message: str | None, by: str | None) -> None:
+    check_target(job_id=job_id, parent=parent, by=by)
+    check_text("message", message)
+
+
 def check_move(job_id: str, *, before: str | None, after: str | None, by: str | None) -> None:
     check_name("job_id", job_id)
     if (before is None) == (after is None):

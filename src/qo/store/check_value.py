@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from reprlib import Repr
 
@@ -19,6 +19,11 @@ MAX_NAME_CHARACTERS = 200
 MAX_AVERAGE_NAME_CHARACTERS = 250
 """what is averaged of a task or a tier has a prefix before its name"""
 MAX_PAYLOAD_BYTES = 1024 * 1024
+"""of a payload, a result or a checkpoint, as JSON"""
+MAX_TEXT_BYTES = 10 * 1024
+"""of a message or a progress text, in UTF-8"""
+MAX_WHOLE_NUMBER = 2**53
+"""what every store's numbers hold exactly"""
 MAX_QUOTA_JITTER_MS = 3_600_000
 MAX_COUNT = 2**31 - 1
 """of slots, places, attempts, …: what every store's plain integer holds"""
@@ -52,9 +57,13 @@ def check_name(field: str, value: object, *, longest: int = MAX_NAME_CHARACTERS)
         )
 
 
+def check_name_or_none(field: str, value: object) -> None:
+    if value is not None:
+        check_name(field, value)
+
+
 def check_by(by: str | None) -> None:
-    if by is not None:
-        check_name("by", by)
+    check_name_or_none("by", by)
 
 
 def check_task(task: str) -> None:
@@ -189,14 +198,29 @@ def check_source(source: object) -> None:
         raise InvalidValue(f"source is {shown(source)}; use a Source: {allowed}.")
 
 
+def check_seconds(field: str, value: object) -> None:
+    """A wait, which may be without end."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidValue(f"{field} is {shown(value)}; use seconds of 0 or more (math.inf waits without end).")
+
+
+def check_flag(field: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{field} is {shown(value)}; use True or False.")
+
+
 def check_finite(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidValue(f"{field} is {shown(value)}; use a finite number.")
+    if isinstance(value, int) and abs(value) > MAX_WHOLE_NUMBER:
+        raise InvalidValue(f"{field} is {shown(value)}; use a whole number of at most {MAX_WHOLE_NUMBER}, or a float.")
+    if not isfinite(value):
         raise InvalidValue(f"{field} is {shown(value)}; use a finite number.")
 
 
 def check_text(field: str, value: object) -> None:
     """Free text, where None stands for none; it may have several lines."""
-    if value is None or (type(value) is str and value.isprintable()):
+    if value is None or (type(value) is str and len(value) <= MAX_TEXT_BYTES // 4 and value.isprintable()):
         return
     if not isinstance(value, str):
         raise InvalidValue(f"{field} is {shown(value)}; use text.")
@@ -205,12 +229,15 @@ def check_text(field: str, value: object) -> None:
             f"{field} is {shown(value)}, which has a NUL or half a surrogate pair at index {wrong.start()}; "
             "use text without those."
         )
+    if (size := len(value.encode())) > MAX_TEXT_BYTES:
+        raise InvalidValue(f"{field} has {size} bytes; use at most {MAX_TEXT_BYTES}, and keep longer texts elsewhere.")
 
 
 def check_result(result: object) -> None:
     """Unlike a payload, a result is decoded whenever its job is read: a bad one would spoil every list it is in."""
     if not isinstance(result, bytes):
         raise InvalidValue(f"result is {shown(result)}; give the JSON as bytes.")
+    check_bytes("result", result)
     try:
         msgspec.json.decode(result)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as wrong:
@@ -220,11 +247,16 @@ def check_result(result: object) -> None:
 def check_bytes(field: str, value: object) -> None:
     if value is not None and not isinstance(value, bytes):
         raise InvalidValue(f"{field} is {shown(value)}; give the JSON as bytes.")
+    if value is not None and len(value) > MAX_PAYLOAD_BYTES:
+        raise InvalidValue(
+            f"{field} is {len(value)} bytes of JSON; at most {MAX_PAYLOAD_BYTES} are allowed. "
+            "Keep the data elsewhere and save where to find it."
+        )
 
 
 def listed(field: str, names: Sequence[str]) -> Sequence[str]:
     """One name instead of a list of names would be taken letter by letter."""
-    if isinstance(names, str | bytes):
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise InvalidValue(f"{field} is {shown(names)}; give a list of names.")
     return names
 

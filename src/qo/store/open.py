@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
+from urllib.parse import quote, unquote
 
 from qo.errors import SettingsError
 from qo.store.base import Store
+from qo.store.namespaces import encoded_namespace
 from qo.store.values import Bounds
 
 ALLOWED = (
@@ -14,6 +16,9 @@ ALLOWED = (
 )
 REDIS_SCHEMES = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
 BUCKET_SCHEMES = ("s3", "gs", "az")
+SQLITE = "sqlite:///"
+LONGEST_NAME_IN_A_PATH = 150
+"""so that the name of the file, which has more parts, stays below the 255 bytes that file systems allow"""
 
 
 async def open_store(
@@ -27,8 +32,9 @@ async def open_store(
     """Open the store that a url names. Raises SettingsError for a url no store understands.
 
     A namespace is a set of keys of its own on Redis; of SQLite, one other than "default" is a file of its own beside
-    the named one: `qo.db` and `qo.team-a.db`. `accept_eviction`: a Redis server that may throw jobs away when its
-    memory is full is used all the same. `waits`: for a store that is away until it is there, which the store logs.
+    the named one: `qo.db` and `qo.team-a.db`. What could be more than a name there is percent-encoded.
+    `accept_eviction`: a Redis server that may throw jobs away when its memory is full is used all the same.
+    `waits`: for a store that is away until it is there, which the store logs.
     """
     if is_redis(url):
         from qo.store.redis import RedisStore
@@ -43,13 +49,14 @@ async def open_store(
         )
     from qo.store.sqlite import SQLiteStore
 
-    parts = urlsplit(url)
-    if parts.scheme == "memory" and not parts.netloc and not parts.path.strip("/"):
+    if url.rstrip("/") == "memory:" and url != "memory:":
         return await SQLiteStore.open(":memory:", bounds=bounds)
-    path = unquote(parts.path.removeprefix("/"))
-    if parts.scheme != "sqlite" or parts.netloc or not path:
-        raise SettingsError(f"store.url is {url!r}; use {ALLOWED}.")
-    return await SQLiteStore.open(_in_namespace(path, namespace), bounds=bounds, waits=waits)
+    return await SQLiteStore.open(_in_namespace(_path_in(url), namespace), bounds=bounds, waits=waits)
+
+
+def url_of(path: Path) -> str:
+    """Of an SQLite file."""
+    return SQLITE + quote(str(path))
 
 
 def is_bucket(url: str) -> bool:
@@ -65,5 +72,32 @@ def is_redis(url: str) -> bool:
 def _in_namespace(path: str, namespace: str) -> str:
     if namespace == "default":
         return path
+    name = encoded_namespace(namespace)
+    if len(name) > LONGEST_NAME_IN_A_PATH:
+        raise SettingsError(
+            f"store.namespace is {namespace!r}, which is too long for the name of a file; use at most "
+            f"{LONGEST_NAME_IN_A_PATH} plain letters and digits."
+        )
     stem, dot, ending = path.rpartition(".")
-    return f"{stem}.{namespace}.{ending}" if dot and "/" not in ending else f"{path}.{namespace}"
+    return f"{stem}.{name}.{ending}" if dot and "/" not in ending else f"{path}.{name}"
+
+
+def _path_in(url: str) -> str:
+    """The file that a url of SQLite names. Raises SettingsError that says how to write it."""
+    if url.startswith(SQLITE) and not any(mark in url for mark in "?#") and url != SQLITE:
+        return unquote(url.removeprefix(SQLITE))
+    if url.startswith(SQLITE) and url != SQLITE:
+        raise SettingsError(
+            f"store.url is {url!r}; a file's path has no options, and its ? and # are written as %3F and %23."
+        )
+    if url.startswith("sqlite:") and (path := url.removeprefix("sqlite:").lstrip("/")):
+        raise SettingsError(
+            f"store.url is {url!r}; write {SQLITE}{path} for a file in the working directory, "
+            f"or {SQLITE}/{path} for the absolute path /{path}."
+        )
+    raise SettingsError(f"store.url is {_without_password(url)!r}; use {ALLOWED}.")
+
+
+def _without_password(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else url

@@ -8,6 +8,8 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
+from qo.threads import in_thread
+
 BACKSTOP_SECS = 1.0
 
 
@@ -67,7 +69,7 @@ async def attempt_in_thread(deliver: Callable[[Attempt], None], *, timeout_secs:
     attempt = Attempt(timeout_secs)
     try:
         async with asyncio.timeout(timeout_secs):
-            await asyncio.to_thread(deliver, attempt)
+            await in_thread(deliver, attempt)
     except TimeoutError:
         attempt.give_up()
         raise DeliveryFailed(f"there was no answer within {timeout_secs:g} seconds", again=True) from None

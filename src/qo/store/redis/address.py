@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field, replace
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from qo.errors import SettingsError
+from qo.store.namespaces import encoded_namespace
 
 URLS = "redis://[user:password@]host[:port][/database], rediss:// for TLS, or unix:///path/to.sock[?db=0]"
 TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
@@ -80,4 +81,4 @@ def prefix_of(namespace: str) -> str:
     nothing in it may end it; an empty one would not count."""
     if not namespace:
         raise SettingsError("store.namespace is empty; give it a name, such as 'default'.")
-    return f"qo:{{{quote(namespace, safe='', errors='surrogatepass').replace('~', '%7E')}}}:"
+    return f"qo:{{{encoded_namespace(namespace)}}}:"

@@ -238,14 +238,14 @@ class RedisStore(Reading):
         by: str | None = None,
         now: int | None = None,
     ) -> tuple[Job, ...]:
-        check.check_target(job_id=job_id, parent=parent, by=by)
+        check.check_cancel(job_id=job_id, parent=parent, message=message, by=by)
         wanted = {"job_id": job_id, "parent": parent, "message": message, "by": by}
         reply = await self._run("cancel", wanted, now=now, once=True)
         check_refusal(reply, wanted=State.CANCELLED, parent=parent)
         return reply.jobs()
 
     async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         reply = await self._run("retry", {"job_id": job_id, "by": by}, now=now, once=True)
         if refused(reply) == "unique_taken":
             taken = reply.answer["detail"]
@@ -255,7 +255,7 @@ class RedisStore(Reading):
         return reply.jobs()[0]
 
     async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         reply = await self._run("confirm", {"job_id": job_id, "by": by}, now=now, once=True)
         check_refusal(reply, wanted="confirmed")
         return reply.jobs()[0]

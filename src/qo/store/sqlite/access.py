@@ -6,7 +6,6 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import apsw
@@ -22,6 +21,7 @@ from qo.store.sqlite.schema import prepare
 from qo.store.sqlite.step import Step
 from qo.store.sqlite.writer import Writer
 from qo.store.values import Bounds
+from qo.threads import DaemonThreads, in_thread
 
 T = TypeVar("T")
 READERS = 2
@@ -55,7 +55,7 @@ class Access:
             after_commit=self._changes.notify,
         )
         self._connections: list[apsw.Connection] = []
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
+        self._readers = DaemonThreads(READERS, name="qo-sqlite-reader")
         self._reader = threading.local()
         self._identity = None if self._in_memory else _identity(path)
         self._is_forked = False
@@ -96,11 +96,11 @@ class Access:
         if self._is_forked:
             return  # it would be closed for the other process
         self._writer.refuse_more(f"The store {self.path} is closed; connect again.")
-        await asyncio.to_thread(self._readers.shutdown)
+        await in_thread(self._readers.shutdown)
         for db in (*self._connections, *([self._watch] if self._watch else [])):
             db.close()
         if self._checkpointer is not None:
-            await asyncio.to_thread(self._checkpointer.close)
+            await in_thread(self._checkpointer.close)
         # The writer's connection goes last: only one that may write can fold the log into the file.
         await self._writer.finish()
 

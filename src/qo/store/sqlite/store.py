@@ -76,6 +76,7 @@ from qo.store.values import (
     UserUsage,
     WorkerInfo,
 )
+from qo.threads import in_thread
 
 BETWEEN_LOOKS_SECONDS = 0.01
 """for who waits for some kinds of events only: a busy file changes hundreds of times a second"""
@@ -95,7 +96,7 @@ class SQLiteStore(Access):
         trouble = FileTrouble(path)
 
         async def open_file() -> SQLiteStore:
-            return await asyncio.to_thread(cls, path, bounds or Bounds(), trouble)
+            return await in_thread(cls, path, bounds or Bounds(), trouble)
 
         try:
             return await (until_there(open_file) if waits else open_file())
@@ -176,15 +177,15 @@ class SQLiteStore(Access):
         by: str | None = None,
         now: int | None = None,
     ) -> tuple[Job, ...]:
-        check.check_target(job_id=job_id, parent=parent, by=by)
+        check.check_cancel(job_id=job_id, parent=parent, message=message, by=by)
         return await self._write(partial(cancel, job_id=job_id, parent=parent, message=message, by=by), now)
 
     async def retry(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         return await self._write(partial(retry, job_id=job_id, by=by), now)
 
     async def confirm(self, job_id: str, *, by: str | None = None, now: int | None = None) -> Job:
-        check_by(by)
+        check.check_job(job_id, by=by)
         return await self._write(partial(confirm, job_id=job_id, by=by), now)
 
     async def set_tier(

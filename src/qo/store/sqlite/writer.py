@@ -20,6 +20,7 @@ import apsw
 
 from qo.errors import StoreUnavailable
 from qo.store.sqlite.file_trouble import FileIdentity, FileTrouble
+from qo.threads import in_thread
 
 log = logging.getLogger("qo.store")
 
@@ -82,7 +83,7 @@ class Writer:
     async def finish(self) -> None:
         """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""
         self._arrivals.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await in_thread(self._thread.join)
 
     def _run(self) -> None:
         waiting: deque[_Operation] = deque()
@@ -136,8 +137,8 @@ class Writer:
         except Exception as error:
             if not self._db.in_transaction:
                 raise  # SQLite has rolled back everything, as it does when the disk is full
-            # The caller's mistake, or ours: either way it is this operation's alone.
-            operation.error = error
+            # The caller's mistake, ours, or a file that cannot be written: either way it is this operation's alone.
+            operation.error = self._trouble.explain(error) if isinstance(error, apsw.Error) else error
             self._db.execute("ROLLBACK TO operation")
         self._db.execute("RELEASE operation")
 
@@ -158,7 +159,8 @@ class Writer:
                 loop.call_soon_threadsafe(_settle, finished)
             except RuntimeError:
                 # The loop has been closed: nobody is left to hear the answers. What was written stays written.
-                log.warning("%d answers of the store found their event loop closed", len(finished))
+                if unheard := sum(not operation.future.cancelled() for operation in finished):
+                    log.warning("%d answers of the store found their event loop closed", unheard)
 
     def _yield_to_other_processes(self) -> None:
         # Whoever waits for the file's lock only looks every half millisecond; without a pause, a busy
