@@ -18,7 +18,8 @@ ALLOWED = {
     "store/bucket/clock.py": {"datetime.now"},
 }
 CALLS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today", "os.urandom"}
-MODULES = {"random", "secrets", "uuid"}
+CALLS |= {"uuid.uuid1", "uuid.uuid4"}
+MODULES = {"random", "secrets"}
 
 
 def modules() -> list[Path]:
@@ -57,6 +58,7 @@ def test_a_module_asks_no_clock_and_no_chance_of_its_own(path: Path) -> None:
         "import random as chance",
         "from secrets import token_hex",
         "import os\nos.urandom(3)",
+        "from uuid import uuid4",
     ],
 )
 def test_the_look_notices_a_second_clock(code: str) -> None:
