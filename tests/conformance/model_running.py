@@ -77,17 +77,24 @@ class Running(Steps):
 
     @step
     def renew(
-        self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (), now: int
+        self,
+        renewals: Sequence[Renewal],
+        *,
+        worker: str | None = None,
+        instance: str = "",
+        tickets: Sequence[str] = (),
+        now: int,
     ) -> list[Held]:
         lease_ms = max((renewal.lease_ms for renewal in renewals), default=0)
         if lease_ms > 0:
             self.note_time(now, lease_ms)
-        if worker in self.state.workers:
-            self.state.workers[worker].expires_at = now + self.state.workers[worker].lifetime_ms
         for holder in tickets:
             if holder in self.state.tickets:
                 self.state.tickets[holder].expires_at = now + self.state.tickets[holder].wait_ms
-        return [self.renew_one(renewal, now) for renewal in renewals]
+        held = [self.renew_one(renewal, now) for renewal in renewals]
+        if worker is not None:
+            held.append(self.renew_registration(worker, instance, now))
+        return held
 
     def renew_one(self, renewal: Renewal, now: int) -> Held:
         leases = self.state.leases.values()
@@ -99,6 +106,13 @@ class Running(Steps):
             lease.expires_at = max(lease.expires_at, now + renewal.lease_ms)
         lease.expires_at += renewal.extend_ms
         return self.held(lease)
+
+    def renew_registration(self, worker: str, instance: str, now: int) -> Held:
+        known = self.state.workers.get(worker)
+        if known is None or known.instance != instance:
+            return Held(holder=worker, token=instance, lost=True)
+        known.heard_at, known.expires_at = now, now + known.lifetime_ms
+        return Held(holder=worker, token=instance, expires_at=moment(known.expires_at))
 
     def held(self, lease: LeaseRow) -> Held:
         return Held(

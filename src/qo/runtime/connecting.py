@@ -26,10 +26,4 @@ async def connect(
         namespace=namespace or chosen.store.namespace,
         accept_eviction=chosen.store.accept_eviction,
     )
-    queue = Queue(store, chosen)
-    try:
-        await queue.apply_configured_limits()
-    except BaseException:
-        await queue.close()
-        raise
-    return queue
+    return Queue(store, chosen)

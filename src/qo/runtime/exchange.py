@@ -42,7 +42,7 @@ class Exchange:
         """`tasks` may still grow. `changed` is cleared when what was changed is about to be told. `untaken` is how many
         of the places are not taken by a job; `take` gets what was claimed, `let_go` the tokens the store has back."""
         self._store = store
-        self._worker = worker
+        self.worker = worker
         self._tasks = tasks
         self._lease_ms = lease_ms
         self._changed = changed
@@ -195,7 +195,7 @@ class Exchange:
         claim_id = self._next_claim_id()
         try:
             claimed = await self._store.claim(
-                worker=self._worker,
+                worker=self.worker,
                 tasks=list(self._tasks),
                 places=places,
                 lease_ms=self._lease_ms,

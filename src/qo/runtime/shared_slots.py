@@ -42,7 +42,7 @@ class SharedSlots:
         """`groups` with the limit of each, None where the bucket has one."""
         self._bucket = bucket
         self._groups = groups
-        self._worker = worker
+        self.worker = worker
         self._lease_seconds = lease_seconds
         self._held: dict[str, Held] = {}
         """by token of the job's lease"""
@@ -85,7 +85,7 @@ class SharedSlots:
         for group in self.wanted(job):
             try:
                 number = await self._bucket.try_acquire(
-                    group, self._groups[group], name, self._worker, self._lease_seconds
+                    group, self._groups[group], name, self.worker, self._lease_seconds
                 )
                 self._unreachable.over()
             except (StoreUnavailable, InvalidValue) as error:

@@ -21,14 +21,26 @@ from qo.runtime.execution import Execution, Interruption
 from qo.runtime.gathering import Gathering
 from qo.runtime.heartbeat import Heartbeat
 from qo.runtime.ids import new_id
+from qo.runtime.membership import Membership
 from qo.runtime.notifier import Notifier
 from qo.runtime.queue import Queue
 from qo.runtime.shared_slots import SharedSlots
 from qo.runtime.signals import heeding_signals
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.upkeep import Upkeep
-from qo.runtime.worker_log import log_start, told
-from qo.store.values import Advance, Claimed, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
+from qo.runtime.worker_log import log_changed_limit, log_start, told
+from qo.store.values import (
+    Advance,
+    Claimed,
+    Held,
+    Lease,
+    Offer,
+    Outcome,
+    Registered,
+    Registration,
+    Renewal,
+    TaskOptions,
+)
 
 log = logging.getLogger("qo.worker")
 
@@ -49,9 +61,10 @@ class Worker:
         if not isinstance(chosen, int) or isinstance(chosen, bool) or chosen < 1:
             raise InvalidValue(f"concurrency is {concurrency!r}; use a whole number of 1 or more.")
         self.queue = queue
-        self.name = name or _new_name()
-        if name is None:
-            when_forked(self, Worker._begin_anew)
+        self._given_name = name
+        self._membership: Membership | None = None
+        self._begin()
+        when_forked(self, Worker._begin_anew)
         self.concurrency = chosen
         self._store = queue.store
         self._tasks: dict[str, Task] = {}
@@ -70,8 +83,23 @@ class Worker:
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def _begin(self) -> None:
+        self._wanted_name = self._given_name or _new_name()
+        self._instance = new_id()
+
     def _begin_anew(self) -> None:
-        self.name = _new_name()
+        self._membership = None
+        self._begin()
+
+    @property
+    def name(self) -> str:
+        """The given name, or one made from host and process. While the worker runs it ends in a number (`mail-2`) if
+        another live worker has that name."""
+        return self._wanted_name if self._membership is None else self._membership.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._given_name = self._wanted_name = name
 
     # --- what it does -----------------------------------------------------------------------------------------
 
@@ -262,7 +290,7 @@ class Worker:
         """Nobody has renewed it while its slots were being fetched, which may have taken long."""
         renewal = Renewal(holder=lease.job_id, token=lease.token, lease_ms=self._lease_ms)
         try:
-            (held,) = await self._store.renew([renewal], worker=self.name)
+            (held,) = await self._store.renew([renewal])
         except StoreUnavailable as error:
             self._exchange.not_reached.tell(error)
             return False
@@ -338,14 +366,27 @@ class Worker:
 
     @asynccontextmanager
     async def _registered(self) -> AsyncIterator[None]:
-        self.queue.warn_of_ignored(await self._store.register(self._registration()))
-        log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
-        log.info("%s", self._store.promise)
+        membership = self._membership = Membership(self._store, self._registration(), joined=self._has_joined)
         try:
-            yield
+            await membership.join()
+            log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
+            log.info("%s", self._store.promise)
+            try:
+                yield
+            finally:
+                await self._say_goodbye(membership)
+                log.info("worker %s is gone", self.name)
         finally:
-            await self._say_goodbye()
-            log.info("worker %s is gone", self.name)
+            self._membership = None
+
+    def _has_joined(self, answer: Registered) -> None:
+        """Called by the heartbeat's thread, too, when the worker had to register again, perhaps under another name."""
+        self._exchange.worker = self.name
+        if self._shared is not None:
+            self._shared.worker = self.name
+        self.queue.warn_of_ignored(answer.ignored)
+        for change in answer.changed:
+            log_changed_limit(change, self.name)
 
     @asynccontextmanager
     async def _sharing(self) -> AsyncIterator[None]:
@@ -359,9 +400,10 @@ class Worker:
 
     @asynccontextmanager
     async def _beating(self) -> AsyncIterator[None]:
+        assert self._membership is not None
         self._heartbeat = Heartbeat(
             self._store,
-            self._registration(),
+            self._membership,
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
             cursor=await self._store.newest_event(),
@@ -385,9 +427,9 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, membership: Membership) -> None:
         try:
-            await self._store.register(self._registration(gone=True))
+            await membership.leave()
         except StoreUnavailable as error:
             log.warning("the store was not told that the worker is gone, and will notice in half a minute: %s", error)
 
@@ -418,7 +460,7 @@ class Worker:
         if self._running:
             await self._something_to_do(told=told)
 
-    def _registration(self, *, gone: bool = False) -> Registration:
+    def _registration(self) -> Registration:
         tasks = tuple(
             TaskOptions(
                 name=task.name,
@@ -429,9 +471,11 @@ class Worker:
             for task in self._tasks.values()
         )
         return Registration(
-            name=self.name,
-            tasks=() if gone else tasks,
+            name=self._wanted_name,
+            instance=self._instance,
+            tasks=tasks,
             places=self.concurrency,
+            limits=self.queue.configured_limits(),
             lifetime_ms=LIFETIME_MS,
             host=socket.gethostname(),
             pid=os.getpid(),

@@ -1,12 +1,13 @@
 -- renew: keep leases, tickets and a worker's registration alive.
 --
--- Arguments  renewals, worker, tickets
--- Answers    for each lease, its new end, or that it is lost; whether a cancel is wanted
+-- Arguments  renewals, worker, instance, tickets
+-- Answers    for each lease, and then for the registration, its new end, or that it is lost; whether a cancel is wanted
 -- Events     none
 --
 -- A lost lease is reported and never added back: that would make two owners.
 -- flags allow-oom
 -- include lib/catch_up.lua
+-- include lib/workers.lua
 
 local tokens, longest = {}, 0
 for i, renewal in ipairs(arguments.renewals) do
@@ -23,14 +24,6 @@ rows.load(numbers)
 
 if longest > 0 then
   catch_up.note_time(longest)
-end
-if arguments.worker then
-  local text = call('HGET', key('workers'), arguments.worker)
-  if text then
-    local worker = cmsgpack.unpack(text)
-    worker.expires_at = step.now + worker.lifetime_ms
-    call('HSET', key('workers'), arguments.worker, cmsgpack.pack(worker))
-  end
 end
 for _, holder in ipairs(arguments.tickets or NONE) do
   local ticket = tickets.get(holder)
@@ -54,6 +47,16 @@ for i, renewal in ipairs(arguments.renewals) do
     answers[i] = { expires_at = expires_at, cancel_wanted = row and row.cancel_wanted }
   else
     answers[i] = { lost = true }
+  end
+end
+if arguments.worker then
+  local worker = workers.find(arguments.worker)
+  if worker and worker.instance == arguments.instance then
+    worker.heard_at, worker.expires_at = step.now, step.now + worker.lifetime_ms
+    workers.save(worker)
+    answers[#answers + 1] = { expires_at = worker.expires_at }
+  else
+    answers[#answers + 1] = { lost = true }
   end
 end
 return step.answer({ answers = answers })

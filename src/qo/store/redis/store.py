@@ -39,9 +39,11 @@ from qo.store.values import (
     Outcome,
     Portion,
     Refusal,
+    Registered,
     Registration,
     Reminder,
     Renewal,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -137,19 +139,24 @@ class RedisStore(Reading):
         renewals: Sequence[Renewal],
         *,
         worker: str | None = None,
+        instance: str = "",
         tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> list[Held]:
-        check.check_renewals(renewals, worker=worker, tickets=tickets)
+        check.check_renewals(renewals, worker=worker, instance=instance, tickets=tickets)
         wanted = {
             "renewals": [wire.renewal(renewal) for renewal in renewals],
             "worker": worker,
+            "instance": instance,
             "tickets": list(tickets),
         }
         extends = any(renewal.extend_ms for renewal in renewals)
         reply = await self._run("renew", wanted, now=now, once=extends)
-        answers = zip(renewals, reply.answer["answers"], strict=True)
-        return [wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers]
+        asked = [(renewal.holder, renewal.token) for renewal in renewals]
+        if worker is not None:
+            asked.append((worker, instance))
+        answers = zip(asked, reply.answer["answers"], strict=True)
+        return [wire.held(holder, token, answer) for (holder, token), answer in answers]
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
         blobs: list[bytes] = []
@@ -252,16 +259,23 @@ class RedisStore(Reading):
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def set_limits(
-        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+        self,
+        limits: Sequence[Limit],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
-        check.check_limits(limits)
+        check.check_limits(limits, exactly=exactly)
         check_by(by)
-        return wire.ignored(await self._run("set_limits", {"limits": list(limits), "by": by}, now=now, once=True))
+        wanted = {"limits": list(limits), "exactly": exactly, "by": by}
+        return wire.ignored(await self._run("set_limits", wanted, now=now, once=True))
 
-    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        check_group(group)
-        check_by(by)
-        await self._run("remove_limit", {"group": group, "by": by}, now=now, once=True)
+    async def remove_limit(
+        self, group: str, *, only: Source | None = None, by: str | None = None, now: int | None = None
+    ) -> None:
+        check.check_removal(group, only=only, by=by)
+        await self._run("remove_limit", {"group": group, "only": only, "by": by}, now=now, once=True)
 
     async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
         check_group(group)
@@ -298,9 +312,9 @@ class RedisStore(Reading):
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+    async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         check.check_registration(registration)
-        return wire.ignored(await self._run("register", wire.registration(registration), now=now, once=True))
+        return wire.registered(await self._run("register", wire.registration(registration), now=now, once=True))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 

@@ -251,7 +251,14 @@ AUDIT_COUNTER = """
 INSERT INTO counter SELECT 'last_audit', max(id) FROM audit HAVING count(*) > 0;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER)
+# A worker is told from others of its name by its instance, and it is known when it was last heard of.
+WORKER_INSTANCES = """
+ALTER TABLE worker ADD COLUMN instance TEXT NOT NULL DEFAULT '';
+ALTER TABLE worker ADD COLUMN heard_at INTEGER NOT NULL DEFAULT 0;
+UPDATE worker SET heard_at = expires_at - lifetime_ms;
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, WORKER_INSTANCES)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

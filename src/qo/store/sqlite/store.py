@@ -60,10 +60,12 @@ from qo.store.values import (
     Portion,
     Record,
     Refusal,
+    Registered,
     Registration,
     Reminder,
     Renewal,
     SeriesPoint,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -106,11 +108,12 @@ class SQLiteStore(Access):
         renewals: Sequence[Renewal],
         *,
         worker: str | None = None,
+        instance: str = "",
         tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> list[Held]:
-        check.check_renewals(renewals, worker=worker, tickets=tickets)
-        operation = partial(renew, renewals=renewals, worker=worker, tickets=tickets)
+        check.check_renewals(renewals, worker=worker, instance=instance, tickets=tickets)
+        operation = partial(renew, renewals=renewals, worker=worker, instance=instance, tickets=tickets)
         return await self._write(operation, now, urgent=True)
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
@@ -179,16 +182,22 @@ class SQLiteStore(Access):
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def set_limits(
-        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+        self,
+        limits: Sequence[Limit],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
-        check.check_limits(limits)
+        check.check_limits(limits, exactly=exactly)
         check_by(by)
-        return await self._write(partial(set_limits, limits=limits, by=by), now)
+        return await self._write(partial(set_limits, limits=limits, exactly=exactly, by=by), now)
 
-    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        check_group(group)
-        check_by(by)
-        await self._write(partial(remove_limit, group=group, by=by), now)
+    async def remove_limit(
+        self, group: str, *, only: Source | None = None, by: str | None = None, now: int | None = None
+    ) -> None:
+        check.check_removal(group, only=only, by=by)
+        await self._write(partial(remove_limit, group=group, only=only, by=by), now)
 
     async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
         check_group(group)
@@ -214,7 +223,7 @@ class SQLiteStore(Access):
 
     # --- workers ----------------------------------------------------------------------------------------------
 
-    async def register(self, registration: Registration, *, now: int | None = None) -> tuple[LimitIgnored, ...]:
+    async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         check.check_registration(registration)
         return await self._write(partial(register, registration=registration), now)
 
