@@ -49,5 +49,5 @@ def _run_demo(target: Target, *, concurrency: int | None, for_seconds: float | N
         show_log(sys.stdout, as_json=target.as_json, brief=True)
         await run_demo(queue, seed=seed, concurrency=concurrency, for_seconds=for_seconds)
 
-    on_queue(target, refuse_other_jobs)  # before the demo's settings leave their limits in the store
-    on_queue(target, demonstrate, settings=SETTINGS)
+    on_queue(target, refuse_other_jobs, creates=True)  # before the demo's settings leave their limits in the store
+    on_queue(target, demonstrate, creates=True, settings=SETTINGS)

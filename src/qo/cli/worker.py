@@ -49,4 +49,4 @@ def run_worker(
             asyncio.get_running_loop().call_later(for_seconds, made.stop)
         await made.run()
 
-    on_queue(target, work)
+    on_queue(target, work, creates=True)

@@ -21,9 +21,17 @@ async def connect(
     `settings` is nested like the file and changes what it names, or are whole settings from `qo.settings`.
     """
     chosen = settings if isinstance(settings, Settings) else load_settings(settings)
+    return await open_queue(chosen, url=url, namespace=namespace)
+
+
+async def open_queue(
+    settings: Settings, *, url: str | None = None, namespace: str | None = None, create: bool = True
+) -> Queue:
+    """The same with whole settings. `create` False: raises NoStoreYet where nobody has made the store yet."""
     store = await open_store(
-        url or chosen.store.url,
-        namespace=namespace or chosen.store.namespace,
-        accept_eviction=chosen.store.accept_eviction,
+        url or settings.store.url,
+        namespace=namespace or settings.store.namespace,
+        accept_eviction=settings.store.accept_eviction,
+        create=create,
     )
-    return Queue(store, chosen)
+    return Queue(store, settings)

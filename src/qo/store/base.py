@@ -74,6 +74,8 @@ class Store(Reading, Protocol):
     """what decides how long ended jobs are kept"""
     promise: str
     """what an acknowledged job survives, in one line for a log"""
+    location: str
+    """where the store is, in words and without any password"""
     bounds: Bounds
 
     # --- a job's way through ----------------------------------------------------------------------------------

@@ -17,18 +17,25 @@ BUCKET_SCHEMES = ("s3", "gs", "az")
 
 
 async def open_store(
-    url: str, *, namespace: str = "default", bounds: Bounds | None = None, accept_eviction: bool = False
+    url: str,
+    *,
+    namespace: str = "default",
+    bounds: Bounds | None = None,
+    accept_eviction: bool = False,
+    create: bool = True,
 ) -> Store:
     """Open the store that a url names. Raises SettingsError for a url no store understands.
 
     A namespace is a set of keys of its own on Redis; of SQLite, one other than "default" is a file of its own beside
     the named one: `qo.db` and `qo.team-a.db`. `accept_eviction`: a Redis server that may throw jobs away when its
-    memory is full is used all the same.
+    memory is full is used all the same. `create` False: raises NoStoreYet where nobody has made the store yet.
     """
     if is_redis(url):
         from qo.store.redis import RedisStore
 
-        return await RedisStore.open(url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction)
+        return await RedisStore.open(
+            url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction, create=create
+        )
     if is_bucket(url):
         raise SettingsError(
             f"store.url names a bucket, which keeps slots and no jobs; use {ALLOWED} for jobs, and name the bucket as "
@@ -42,7 +49,7 @@ async def open_store(
     path = unquote(parts.path.removeprefix("/"))
     if parts.scheme != "sqlite" or parts.netloc or not path:
         raise SettingsError(f"store.url is {url!r}; use {ALLOWED}.")
-    return await SQLiteStore.open(_in_namespace(path, namespace), bounds=bounds)
+    return await SQLiteStore.open(_in_namespace(path, namespace), bounds=bounds, create=create)
 
 
 def is_bucket(url: str) -> bool:

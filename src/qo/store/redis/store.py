@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
+from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, NoStoreYet, SlotNotFound, StoreUnavailable
 from qo.event import SIGNALS, Feed
 from qo.job import Job, JobError, State
 from qo.store import check
@@ -62,6 +62,7 @@ class RedisStore(Reading):
     def __init__(self, client: Client, bounds: Bounds) -> None:
         super().__init__(client, bounds)
         self.promise = ""
+        self.location = ""
         self._waking = Waking(client)
 
     @classmethod
@@ -72,20 +73,25 @@ class RedisStore(Reading):
         namespace: str = "default",
         bounds: Bounds | None = None,
         accept_eviction: bool = False,
+        create: bool = True,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> RedisStore:
-        """`accept_eviction`: use a server that may throw jobs away when its memory is full."""
+        """`accept_eviction`: use a server that may throw jobs away when its memory is full. `create` False: raises
+        StoreUnavailable where the namespace has not been used yet."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
         try:
             store.promise = await describe(store.client, accept_eviction=accept_eviction)
-            await store._check_schema()
+            store.location = f"Redis at {store.client.address}, namespace {namespace}"
+            await store._check_schema(create=create)
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _check_schema(self) -> None:
+    async def _check_schema(self, *, create: bool) -> None:
         written = await self._command("GET", "schema")
+        if written is None and not create:
+            raise NoStoreYet(self.location)
         if written is None:
             written = await self._begin_namespace()
         if (found := int(written)) > SCHEMA:

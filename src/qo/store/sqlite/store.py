@@ -7,16 +7,18 @@ lose nothing that was acknowledged. A memory store lives as long as its process.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from qo.errors import NoStoreYet
 from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.store import check
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import reading, watching
-from qo.store.sqlite.access import Access, clock
+from qo.store.sqlite.access import MEMORY, Access, clock, location_of
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
 from qo.store.sqlite.age import age, fail_unconfirmed, take_reminders
@@ -85,7 +87,10 @@ class SQLiteStore(Access):
     kind: Literal["sql", "redis"] = "sql"
 
     @classmethod
-    async def open(cls, path: str, *, bounds: Bounds | None = None) -> SQLiteStore:
+    async def open(cls, path: str, *, bounds: Bounds | None = None, create: bool = True) -> SQLiteStore:
+        """`create` False: raises StoreUnavailable where there is no file yet."""
+        if not create and path != MEMORY and not await asyncio.to_thread(os.path.exists, path):
+            raise NoStoreYet(location_of(path))
         return await asyncio.to_thread(cls, path, bounds or Bounds())
 
     # --- a job's way through ----------------------------------------------------------------------------------
