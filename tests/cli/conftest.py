@@ -190,6 +190,16 @@ def submit(call: Callable[..., Call]) -> Callable[..., str]:
 
 
 @pytest.fixture
+def empty_store(tmp_path: Path) -> None:
+    """A store that somebody has made, and nothing in it."""
+
+    async def make() -> None:
+        await (await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={})).close()
+
+    asyncio.run(make())
+
+
+@pytest.fixture
 def app(tmp_path: Path) -> Path:
     """An application beside the store."""
     path = tmp_path / "app.py"

@@ -21,6 +21,8 @@ def facts_of(blockers: Blockers, *, visible: Collection[str] | None) -> Facts:
         waits_for_state=blockers.waits_for_state,
         has_worker=blockers.has_worker,
         now=datetime.now(UTC),
+        worker=blockers.worker,
+        heard_at=blockers.heard_at,
     )
 
 

@@ -387,6 +387,7 @@ class Worker:
         self.queue.warn_of_ignored(answer.ignored)
         for change in answer.changed:
             log_changed_limit(change, self.name)
+        self._wake()  # it waits for work by its name
 
     @asynccontextmanager
     async def _sharing(self) -> AsyncIterator[None]:

@@ -111,7 +111,9 @@ def check_claim(*, worker: str, tasks: Sequence[str], places: int, lease_ms: int
     check_name("claim_id", claim_id)
 
 
-def check_renewals(renewals: Sequence[Renewal], *, worker: str | None, instance: str, tickets: Sequence[str]) -> None:
+def check_renewals(
+    renewals: Sequence[Renewal], *, worker: str | None, instance: str = "", tickets: Sequence[str]
+) -> None:
     for renewal in renewals:
         check_name("holder", renewal.holder)
         check_name("token", renewal.token)

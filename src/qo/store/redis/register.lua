@@ -35,9 +35,9 @@ local known = workers.find(arguments.name)
 local is_own = known and known.instance == arguments.instance
 
 if not arguments.tasks then
-  if is_own then
+  if is_own or not known then
     call('HDEL', key('workers'), arguments.name)
-    wake.forget_wholly(arguments.name, known.tasks)
+    wake.forget_wholly(arguments.name, known and known.tasks or NONE)
   end
   hand_over()
   return step.answer({})
