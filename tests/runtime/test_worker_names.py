@@ -14,7 +14,7 @@ import pytest
 from running import running, soon, state_is, until
 
 import qo
-from qo.store.values import Registration, TaskOptions
+from qo.store.values import Registered, Registration, TaskOptions
 
 LEASE_SECONDS = 0.6
 """so that the heart beats five times a second"""
@@ -165,6 +165,40 @@ async def test_a_worker_whose_name_was_taken_while_it_was_not_heard_of_goes_on_u
         assert [worker.name for worker in await queue.workers() if worker.instance == "other"] == ["w"]
     assert await names(queue) == ["w"]
     assert any("w-2" in each and "another-host" in each for each in caplog.messages)
+
+
+async def test_a_worker_that_stops_while_it_registers_again_is_gone_afterwards(queue: qo.Queue) -> None:
+    """Its goodbye cannot overtake a registration that is on its way to the store."""
+    loop = asyncio.get_running_loop()
+    register, registering, go_on = queue.store.register, asyncio.Event(), asyncio.Event()
+    arrived: list[str] = []
+
+    async def arrive(wanted: Registration) -> Registered:
+        if arrived and wanted.tasks:
+            registering.set()
+            await go_on.wait()
+        answer = await register(wanted)
+        arrived.append("registration" if wanted.tasks else "goodbye")
+        if not wanted.tasks:
+            go_on.set()
+        return answer
+
+    async def send(wanted: Registration) -> Registered:
+        """What was sent arrives, whether or not the sender waits for the answer."""
+        return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(arrive(wanted), loop)))
+
+    queue.store.register = send  # type: ignore[method-assign]
+    worker = building(queue)
+    async with running(worker):
+        await are_there(queue, "w")
+        (own,) = await queue.workers()
+        await register(Registration(name="w", instance=own.instance, tasks=(), places=0))
+        await soon(registering.wait())
+        worker.stop()
+        loop.call_later(0.5, go_on.set)  # a goodbye that overtakes comes sooner
+
+    assert arrived == ["registration", "registration", "goodbye"]
+    assert await names(queue) == []
 
 
 async def test_idle_workers_of_one_given_name_are_each_given_a_job_and_each_hears_its_cancel(queue: qo.Queue) -> None:

@@ -19,19 +19,18 @@ from qo.store.values import Source
 def apply(target: Target, *, dry_run: bool, by: str | None) -> None:
     """Make the store's configured limits exactly those of the settings here: .qo.toml and the environment.
 
-    Limits that an operator, a tier or a task has set stay. A worker that starts adds and changes limits in the same
-    way, but removes none.
+    An operator's limits stay, and so do those of tiers and tasks in groups that the settings do not name. A worker that
+    starts adds and changes limits in the same way, but removes none.
     """
     _refuse_without_settings(target)
 
-    async def planned(queue: Queue) -> LimitPlan:
+    async def make_so(queue: Queue) -> None:
         plan = plan_limits(queue.configured_limits(), await queue.limits())
         _show(target, plan, queue.store.location, dry_run=dry_run)
         if not dry_run:
             await queue.store.set_limits(queue.configured_limits(), exactly=Source.CONFIGURATION, by=by)
-        return plan
 
-    on_queue(target, planned, creates=not dry_run)
+    on_queue(target, make_so, creates=not dry_run)
 
 
 def _refuse_without_settings(target: Target) -> None:

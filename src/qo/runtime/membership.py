@@ -5,6 +5,7 @@ A name belongs to one live worker at a time. A worker that finds its own taken g
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import socket
@@ -47,8 +48,16 @@ class Membership:
 
     async def join_again(self) -> None:
         """Register anew, under the same name where it is free. It replaces nobody: two workers that each take the other
-        for dead would do so in turns."""
-        await self._take_a_name(replace_dead=False)
+        for dead would do so in turns.
+
+        A cancellation takes effect when the store has answered, so that the worker's goodbye cannot overtake this.
+        """
+        registering = asyncio.ensure_future(self._take_a_name(replace_dead=False))
+        try:
+            await asyncio.shield(registering)
+        except asyncio.CancelledError:
+            await asyncio.wait([registering])
+            raise
         self.is_lost = False
 
     async def leave(self) -> None:
