@@ -71,7 +71,13 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
             name: (tuple(task.get("groups", ())), task.get("max_attempts")) for name, task in keys["tasks"].items()
         },
         "workers": {
-            name: {"tasks": tuple(worker["tasks"]), "places": worker["places"], "expires_at": worker["expires_at"]}
+            name: {
+                "instance": worker["instance"],
+                "tasks": tuple(worker["tasks"]),
+                "places": worker["places"],
+                "heard_at": worker["heard_at"],
+                "expires_at": worker["expires_at"],
+            }
             for name, worker in keys["workers"].items()
         },
         "events": _events(keys, oldest=counters.get("oldest_event", 1)),

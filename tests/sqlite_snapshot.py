@@ -53,8 +53,16 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
         "parents": dict(sql.rows(db, "SELECT * FROM parent")),
         "tasks": {name: (names(groups), most) for name, groups, most in sql.rows(db, "SELECT * FROM task")},
         "workers": {
-            name: {"tasks": names(tasks), "places": places, "expires_at": expires_at}
-            for name, tasks, places, expires_at in sql.rows(db, "SELECT name, tasks, places, expires_at FROM worker")
+            name: {
+                "instance": instance,
+                "tasks": names(tasks),
+                "places": places,
+                "heard_at": heard_at,
+                "expires_at": expires_at,
+            }
+            for name, instance, tasks, places, heard_at, expires_at in sql.rows(
+                db, "SELECT name, instance, tasks, places, heard_at, expires_at FROM worker"
+            )
         },
         "events": [
             Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=decode(detail))

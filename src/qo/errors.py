@@ -27,6 +27,16 @@ class StoreUnavailable(QoError):
     """The store cannot be reached, or its data cannot be used by this version of qo."""
 
 
+class NoStoreYet(StoreUnavailable):
+    """Nobody has made the store yet, and who only reads does not."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(
+            f"There is no queue yet ({location}); the first job or worker makes it. If it is elsewhere, name its url: "
+            "--url, QO_URL, or url under [store] in .qo.toml."
+        )
+
+
 class StoreAway(StoreUnavailable):
     """The store cannot be reached for now. Nothing has to be changed in qo's settings; trying again later may help."""
 

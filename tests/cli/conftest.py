@@ -145,10 +145,10 @@ class Process:
 def call(tmp_path: Path) -> Callable[..., Call]:
     """Call `qo` and wait for it to end."""
 
-    def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None) -> Call:
+    def run(*arguments: str, stdin: str = "", env: dict[str, str] | None = None, folder: Path | None = None) -> Call:
         done = subprocess.run(
             [COMMAND, *arguments],
-            cwd=tmp_path,
+            cwd=folder or tmp_path,
             env=environment(**(env or {})),
             input=stdin,
             capture_output=True,
@@ -166,8 +166,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Call `qo` and let it go on; nothing of it is left when the test has ended."""
     started: list[Process] = []
 
-    def begin(*arguments: str) -> Process:
-        process = Process(arguments, tmp_path)
+    def begin(*arguments: str, folder: Path | None = None) -> Process:
+        process = Process(arguments, folder or tmp_path)
         started.append(process)
         return process
 
@@ -187,6 +187,16 @@ def submit(call: Callable[..., Call]) -> Callable[..., str]:
         return str(done.json["id"])
 
     return submitted
+
+
+@pytest.fixture
+def empty_store(tmp_path: Path) -> None:
+    """A store that somebody has made, and nothing in it."""
+
+    async def make() -> None:
+        await (await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={})).close()
+
+    asyncio.run(make())
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_what_has_run_out_is_freed_when_it_was_watched_for_so_long(concurrency, 
     assert [slot["holder"] for slot in concurrency("status", GROUP, "--json").json["slots"]] == ["alive"]
 
 
-def test_on_a_store_cleaning_up_needs_no_watching(call):
+def test_on_a_store_cleaning_up_needs_no_watching(call, empty_store):
     assert call("concurrency", "cleanup", "gpu").out == "Freed 0 slots of gpu.\n"
     assert call("concurrency", "cleanup", "gpu", "--json").json == {"group": "gpu", "freed": 0}
 

@@ -63,7 +63,7 @@ def test_every_command_explains_itself_and_takes_the_options_of_all(path, comman
 
 
 def test_the_commands_of_the_issue_are_there():
-    wanted = ["init", "up", "worker", "submit", "jobs", "job", "why", "cancel", "retry", "confirm", "usage"]
+    wanted = ["init", "up", "worker", "apply", "submit", "jobs", "job", "why", "cancel", "retry", "confirm", "usage"]
     wanted += [f"queue {name}" for name in ("list", "move", "pause", "resume", "priority")]
     wanted += [f"concurrency {name}" for name in ("status", "set", "remove", "release", "cleanup")]
 

@@ -208,7 +208,7 @@ def test_what_a_job_brings_along_cannot_steer_the_terminal(call, worker):
     assert "\x1b" not in done.out
 
 
-def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(call):
+def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(call, empty_store):
     assert call("jobs").out == "There are no jobs.\n"
     assert call("jobs", "--json").json == []
 

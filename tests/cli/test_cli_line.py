@@ -108,7 +108,7 @@ def test_a_slot_is_released_by_force_only_while_its_lease_lives(call, submit, wo
     assert again.json == {"group": "slow", "slot_id": 0, "holder": job}
 
 
-def test_a_slot_nobody_holds_cannot_be_released(call):
+def test_a_slot_nobody_holds_cannot_be_released(call, empty_store):
     done = call("concurrency", "release", "gpu", "3", "--force")
 
     assert done.code == 1

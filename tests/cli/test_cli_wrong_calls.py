@@ -48,7 +48,7 @@ def test_a_wrong_call_says_what_is_right(call, arguments, hint):
     assert hint in " ".join(done.err.split())
 
 
-def test_with_json_an_error_is_an_object_on_stderr(call):
+def test_with_json_an_error_is_an_object_on_stderr(call, empty_store):
     wrong, unknown = call("submit", "t", "{", "--json"), call("job", "nobody", "--json")
 
     assert (wrong.code, unknown.code) == (2, 1)
@@ -58,7 +58,7 @@ def test_with_json_an_error_is_an_object_on_stderr(call):
 
 
 @pytest.mark.parametrize("command", ["job", "why", "cancel", "retry", "confirm"])
-def test_a_job_that_is_not_there_is_exit_code_1(call, command):
+def test_a_job_that_is_not_there_is_exit_code_1(call, empty_store, command):
     done = call(command, "nobody")
 
     assert done.code == 1
@@ -68,7 +68,7 @@ def test_a_job_that_is_not_there_is_exit_code_1(call, command):
 def test_a_store_that_cannot_be_reached_is_exit_code_3(call, tmp_path):
     (tmp_path / "no.db").write_text("This is no database, but it is long enough to be looked at as if it were one." * 9)
 
-    missing, broken = call("jobs", "--url", "sqlite:///nowhere/qo.db"), call("jobs", "--url", "sqlite:///no.db")
+    missing, broken = call("submit", "t", "--url", "sqlite:///nowhere/qo.db"), call("jobs", "--url", "sqlite:///no.db")
 
     assert (missing.code, broken.code) == (3, 3)
     assert "nowhere/qo.db cannot be opened" in missing.err
@@ -84,7 +84,6 @@ def test_a_wrong_setting_names_the_file_and_what_was_expected(call, tmp_path):
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(call, submit, tmp_path):
-
     for _ in range(3):
         submit("t")
 
@@ -92,4 +91,4 @@ def test_a_reader_that_has_seen_enough_is_no_error(call, submit, tmp_path):
         f"'{COMMAND}' jobs | true", shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True
     )
 
-    assert done.stderr == ""
+    assert done.stderr == f"(SQLite file {tmp_path}/qo.db)\n"

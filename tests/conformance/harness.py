@@ -19,6 +19,7 @@ from qo.store.values import (
     Outcome,
     Portion,
     Refusal,
+    Registered,
     Registration,
     Renewal,
     Source,
@@ -218,7 +219,7 @@ async def acquire(store: Store, holder: str, *groups: str, now: int | None = NOW
 
 async def register(
     store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
-) -> tuple[LimitIgnored, ...]:
+) -> Registered:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
     registered = await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
     return registered.ignored

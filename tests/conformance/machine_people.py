@@ -6,7 +6,19 @@ from typing import Any
 
 from hypothesis import strategies as st
 from machine_scene import UNKNOWN, Scene, action
-from strategies import PARENTS, USERS, by, groups, limits, messages, priorities, slots, standings
+from strategies import (
+    PARENTS,
+    USERS,
+    by,
+    configured_limits,
+    groups,
+    limits,
+    messages,
+    priorities,
+    slots,
+    sources,
+    standings,
+)
 
 from qo.job import ENDED, HELD, State
 from qo.store.values import Limit, Source
@@ -95,6 +107,14 @@ class Limits(Scene):
     @action(2, when=lambda self: self.limited_groups(), by=by)
     def remove_limit(self, data: st.DataObject, by: str | None) -> None:
         self.do("remove_limit", data.draw(st.sampled_from([*self.limited_groups(), UNKNOWN])), by=by)
+
+    @action(wanted=configured_limits, by=by)
+    def apply_the_configuration(self, wanted: tuple[Limit, ...], by: str | None) -> None:
+        self.do("set_limits", list(wanted), exactly=Source.CONFIGURATION, by=by)
+
+    @action(when=lambda self: self.limited_groups(), source=sources)
+    def remove_a_limit_of_one_source(self, data: st.DataObject, source: Source) -> None:
+        self.do("remove_limit", data.draw(st.sampled_from(self.limited_groups())), only=source)
 
     def limited_groups(self) -> list[str]:
         return [name for name, row in self.state.groups.items() if row.limit is not None]

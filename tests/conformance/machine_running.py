@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from machine_scene import UNKNOWN, Scene, action
 from strategies import (
     CALLERS,
+    INSTANCES,
     LEASE_MS,
     OWN_GROUPS,
     PARENTS,
@@ -106,7 +107,8 @@ class Running(Scene):
             extend_ms = data.draw(st.sampled_from([0, 0, 7 * SECOND_MS]))
             renewals.append(Renewal(holder=holder, token=token, lease_ms=lease_ms, extend_ms=extend_ms))
         waiting = list(data.draw(some_of(CALLERS)))
-        self.do("renew", renewals, worker=worker, tickets=waiting)
+        instance = data.draw(st.sampled_from(INSTANCES))
+        self.do("renew", renewals, worker=worker, instance=instance, tickets=waiting)
 
     @action(2, when=lambda self: self.seen_tokens)
     def advance(self, data: st.DataObject) -> None:

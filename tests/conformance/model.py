@@ -21,18 +21,7 @@ from model_step import step
 from model_submit import Submitting
 
 from qo.job import JobError, moment
-from qo.store.values import (
-    Average,
-    Grant,
-    LimitIgnored,
-    Portion,
-    Record,
-    Registered,
-    Registration,
-    Reminder,
-    Source,
-    Ticket,
-)
+from qo.store.values import Average, Grant, Portion, Record, Registered, Registration, Reminder, Source, Ticket
 
 
 class Model(Submitting, Running, People):
@@ -103,19 +92,28 @@ class Model(Submitting, Running, People):
 
     @step
     def register(self, registration: Registration, *, now: int) -> Registered:
-        self.state.workers.pop(registration.name, None)
-        ignored: list[LimitIgnored] = []
-        if registration.tasks:
-            self.state.workers[registration.name] = WorkerRow(
-                name=registration.name,
-                tasks=registration.tasks,
-                places=registration.places,
-                lifetime_ms=registration.lifetime_ms,
-                registered_at=now,
-                expires_at=now + registration.lifetime_ms,
-                host=registration.host,
-                pid=registration.pid,
-            )
+        known = self.state.workers.get(registration.name)
+        is_own = known is not None and known.instance == registration.instance
+        if not registration.tasks:
+            if is_own:
+                del self.state.workers[registration.name]
+            self.hand_over(now)
+            return Registered(now_ms=now)
+        if known is not None and known.expires_at > now and not is_own and known.instance != registration.replaces:
+            return Registered(namesake=self.worker_info(known), now_ms=now)
+        self.state.workers[registration.name] = WorkerRow(
+            name=registration.name,
+            instance=registration.instance,
+            tasks=registration.tasks,
+            places=registration.places,
+            lifetime_ms=registration.lifetime_ms,
+            registered_at=now,
+            heard_at=now,
+            expires_at=now + registration.lifetime_ms,
+            host=registration.host,
+            pid=registration.pid,
+        )
+        changed, ignored = self.set_limits_by(registration.limits, registration.name, now)
         for options in registration.tasks:
             no_longer_named = set(self.options_of(options.name).groups) - set(options.groups)
             self.state.tasks[options.name] = options
@@ -123,10 +121,9 @@ class Model(Submitting, Running, People):
                 if job.task == options.name and job.parked in no_longer_named:
                     self.enter(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
-        if registration.tasks:
-            self.state.lease_ms = registration.lease_ms
+        self.state.lease_ms = registration.lease_ms
         self.hand_over(now)
-        return Registered(ignored=tuple(ignored), now_ms=now)
+        return Registered(changed=tuple(changed), ignored=tuple(ignored), now_ms=now)
 
     # --- upkeep ---------------------------------------------------------------------------------------------------
 

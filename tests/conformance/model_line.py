@@ -15,7 +15,7 @@ from qo.job import ENDED, HELD, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, looks
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.values import Average, Bounds, Limit, LimitIgnored, Mean, Source, TaskOptions
+from qo.store.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
@@ -175,31 +175,54 @@ class Line:
 
     # --- limits -----------------------------------------------------------------------------------------------
 
-    def set_limit(self, wanted: Limit, now: int) -> tuple[bool, list[LimitIgnored]]:
-        """Whether it changed anything, and the complaint where a limit of another value is in force."""
+    def set_limit(self, wanted: Limit, now: int) -> tuple[list[LimitChange], list[LimitIgnored]]:
+        """What it changed, if anything, and the complaint where a limit of another value is in force."""
         row = self.state.groups.setdefault(wanted.group, GroupRow())
+        before = None
         if row.limit is None:
             self.adopt_holders(wanted.group)
         else:
-            in_force = Limit(group=wanted.group, slots=row.limit, source=row.source)
+            before = Limit(group=wanted.group, slots=row.limit, source=row.source)
             kept_out = wanted.source is Source.SUBMIT or wanted.source > row.source
             if kept_out and wanted.slots != row.limit:
-                return False, [LimitIgnored(wanted=wanted, in_force=in_force)]
-            if kept_out or wanted == in_force:
-                return False, []
+                return [], [LimitIgnored(wanted=wanted, in_force=before)]
+            if kept_out or wanted == before:
+                return [], []
         row.limit, row.source, row.last_job = wanted.slots, wanted.source, self.state.last_number
         self.tell(LIMIT, wanted.group, {"limit": row.limit, "source": int(row.source)}, now)
-        return True, []
+        return [LimitChange(limit=wanted, before=before)], []
 
-    def drop_limit(self, group: str, now: int) -> dict[str, Any] | None:
-        """What is told of it, or None where there was no limit."""
+    def set_limits_by(
+        self, limits: Sequence[Limit], by: str | None, now: int
+    ) -> tuple[list[LimitChange], list[LimitIgnored]]:
+        """The same for several, and the changes by operators and the configuration are in the audit trail."""
+        changed: list[LimitChange] = []
+        ignored: list[LimitIgnored] = []
+        for limit in limits:
+            changes, complaints = self.set_limit(limit, now)
+            changed += changes
+            ignored += complaints
+            if changes and limit.source in (Source.OPERATOR, Source.CONFIGURATION):
+                before = changes[0].before
+                detail = {"limit": limit.slots, "source": int(limit.source), "from": before and before.slots}
+                self.audit_entry(by, "limit", limit.group, detail, now)
+        return changed, ignored
+
+    def drop_limit(self, group: str, now: int) -> Limit | None:
+        """What it was, or None where there was no limit."""
         row = self.group_row(group)
         if row.limit is None:
             return None
-        detail = {"limit": None, "source": int(row.source)}
+        removed = Limit(group=group, slots=row.limit, source=row.source)
         row.limit = row.source = None
-        self.tell(LIMIT, group, detail, now)
-        return detail
+        self.tell(LIMIT, group, {"limit": None, "source": int(removed.source)}, now)
+        return removed
+
+    def remove_limit_by(self, group: str, by: str | None, now: int) -> None:
+        removed = self.drop_limit(group, now)
+        if removed is not None:
+            detail = {"limit": None, "source": int(removed.source), "from": removed.slots}
+            self.audit_entry(by, "limit", group, detail, now)
 
     def grant_limit(self, group: str, slots: int | None, source: Source, now: int) -> list[LimitIgnored]:
         """A limit that follows from a tier or a task; one of that source that is no longer granted goes."""

@@ -180,21 +180,21 @@ class People(Steps):
     # --- limits ---------------------------------------------------------------------------------------------------
 
     @step
-    def set_limits(self, limits: Sequence[Limit], *, by: str | None = None, now: int) -> tuple[LimitIgnored, ...]:
-        ignored: list[LimitIgnored] = []
-        for limit in limits:
-            changed, complaint = self.set_limit(limit, now)
-            ignored += complaint
-            if changed and limit.source is Source.OPERATOR:
-                self.audit_entry(by, "limit", limit.group, {"limit": limit.slots, "source": int(limit.source)}, now)
+    def set_limits(
+        self, limits: Sequence[Limit], *, exactly: Source | None = None, by: str | None = None, now: int
+    ) -> tuple[LimitIgnored, ...]:
+        _, ignored = self.set_limits_by(limits, by, now)
+        if exactly is not None:
+            others = {name for name, row in self.state.groups.items() if row.source is exactly}
+            for group in sorted(others - {limit.group for limit in limits}):
+                self.remove_limit_by(group, by, now)
         self.hand_over(now)
         return tuple(ignored)
 
     @step
-    def remove_limit(self, group: str, *, by: str | None = None, now: int) -> None:
-        detail = self.drop_limit(group, now)
-        if detail is not None:
-            self.audit_entry(by, "limit", group, detail, now)
+    def remove_limit(self, group: str, *, only: Source | None = None, by: str | None = None, now: int) -> None:
+        if only is None or self.group_row(group).source is only:
+            self.remove_limit_by(group, by, now)
         self.hand_over(now)
 
     @step

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 from model_admission import DAY_MS
-from model_state import JobRow, LeaseRow
+from model_state import JobRow, LeaseRow, WorkerRow
 from model_upkeep import Upkeep
 
 from qo.errors import ParentNotFound
 from qo.event import AuditEntry, Feed
-from qo.job import Job, State, moment, status_of
+from qo.job import HELD, Job, State, moment, status_of
 from qo.policy.ordering import MOVED_COUNTED_AT_MOST, place_of, priority_of, was_moved
 from qo.store.values import (
     Blockers,
@@ -146,6 +146,7 @@ class Reads(Upkeep):
         blocking = [group for group in self.groups_of_job(row) if not self.has_room(group)]
         waits_for = row.phase - 1 if row.state is State.WAITING and row.due_at is None else None
         before = self.phase(row.parent, waits_for) if waits_for is not None else None
+        heard_last = self.heard_last(row)
         return Blockers(
             job=self.as_job(row),
             ahead=self.rank(row) - 1 if row.state is State.QUEUED else None,
@@ -153,6 +154,8 @@ class Reads(Upkeep):
             waits_for=waits_for,
             waits_for_state=before.state if before is not None else None,
             has_worker=any(w.expires_at > now and w.handles(row.task) for w in self.state.workers.values()),
+            worker=None if heard_last is None else heard_last.name,
+            heard_at=None if heard_last is None else moment(heard_last.heard_at),
         )
 
     def phase(self, parent: str, phase: int) -> JobRow | None:
@@ -207,20 +210,28 @@ class Reads(Upkeep):
         )
 
     def workers(self, *, now: int) -> tuple[WorkerInfo, ...]:
-        return tuple(
-            WorkerInfo(
-                name=name,
-                tasks=tuple(options.name for options in row.tasks),
-                places=row.places,
-                running=self.running(name),
-                registered_at=moment(row.registered_at),
-                expires_at=moment(row.expires_at),
-                host=row.host,
-                pid=row.pid,
-            )
-            for name, row in sorted(self.state.workers.items())
-            if row.expires_at > now
+        return tuple(self.worker_info(row) for _, row in sorted(self.state.workers.items()) if row.expires_at > now)
+
+    def worker_info(self, row: WorkerRow) -> WorkerInfo:
+        return WorkerInfo(
+            name=row.name,
+            instance=row.instance,
+            tasks=tuple(options.name for options in row.tasks),
+            places=row.places,
+            running=self.running(row.name),
+            registered_at=moment(row.registered_at),
+            heard_at=moment(row.heard_at),
+            expires_at=moment(row.expires_at),
+            host=row.host,
+            pid=row.pid,
         )
+
+    def heard_last(self, job: JobRow) -> WorkerRow | None:
+        """The worker that holds the job, else the one heard of last of those that handle its task."""
+        workers = self.state.workers.values()
+        if job.state in HELD:
+            return self.state.workers.get(job.worker)
+        return min((w for w in workers if w.handles(job.task)), key=lambda w: (-w.heard_at, w.name), default=None)
 
     def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
         return tuple(
@@ -345,8 +356,10 @@ class Reads(Upkeep):
             },
             "workers": {
                 name: {
+                    "instance": row.instance,
                     "tasks": tuple(options.name for options in row.tasks),
                     "places": row.places,
+                    "heard_at": row.heard_at,
                     "expires_at": row.expires_at,
                 }
                 for name, row in state.workers.items()

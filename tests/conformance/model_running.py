@@ -79,15 +79,23 @@ class Running(Steps):
 
     @step
     def renew(
-        self, renewals: Sequence[Renewal], *, worker: str | None = None, tickets: Sequence[str] = (), now: int
+        self,
+        renewals: Sequence[Renewal],
+        *,
+        worker: str | None = None,
+        instance: str = "",
+        tickets: Sequence[str] = (),
+        now: int,
     ) -> Renewed:
         ends_gap = self.note_time(now)
-        if worker in self.state.workers:
-            self.state.workers[worker].expires_at = now + self.state.workers[worker].lifetime_ms
         for holder in tickets:
             if holder in self.state.tickets:
                 self.state.tickets[holder].expires_at = self.counted(now) + self.state.tickets[holder].wait_ms
-        return Renewed(held=tuple(self.renew_one(renewal, now, ends_gap) for renewal in renewals), now_ms=now)
+        return Renewed(
+            held=tuple(self.renew_one(renewal, now, ends_gap) for renewal in renewals),
+            registration=None if worker is None else self.renew_registration(worker, instance, now),
+            now_ms=now,
+        )
 
     def renew_one(self, renewal: Renewal, now: int, ends_gap: bool) -> Held:
         leases = self.state.leases.values()
@@ -101,6 +109,13 @@ class Running(Steps):
         if not (ends_gap and renewal.lease_ms > 1.5 * self.state.lease_ms):
             self.state.renewed_since_gap = True
         return self.held(lease)
+
+    def renew_registration(self, worker: str, instance: str, now: int) -> Held:
+        known = self.state.workers.get(worker)
+        if known is None or known.instance != instance:
+            return Held(holder=worker, token=instance, lost=True)
+        known.heard_at, known.expires_at = now, now + known.lifetime_ms
+        return Held(holder=worker, token=instance, expires_at=moment(known.expires_at))
 
     def held(self, lease: LeaseRow) -> Held:
         return Held(

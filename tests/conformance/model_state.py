@@ -135,10 +135,12 @@ class UserRow:
 @dataclass
 class WorkerRow:
     name: str
+    instance: str
     tasks: tuple[TaskOptions, ...]
     places: int
     lifetime_ms: int
     registered_at: int
+    heard_at: int
     expires_at: int
     host: str | None
     pid: int | None

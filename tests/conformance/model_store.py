@@ -99,7 +99,8 @@ def check_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
         case "claim":
             check.check_claim(**kwargs)
         case "renew":
-            check.check_renewals(args[0], worker=kwargs.get("worker"), tickets=kwargs.get("tickets", ()))
+            named = {"worker": kwargs.get("worker"), "instance": kwargs.get("instance", "")}
+            check.check_renewals(args[0], **named, tickets=kwargs.get("tickets", ()))
         case "advance":
             for advance in args[0]:
                 check.check_advance(advance)
@@ -121,9 +122,11 @@ def check_input(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
         case "set_tier":
             check.check_tier(*args, by=kwargs.get("by"))
         case "set_limits":
-            check.check_limits(args[0])
+            check.check_limits(args[0], exactly=kwargs.get("exactly"))
             check.check_by(kwargs.get("by"))
-        case "remove_limit" | "set_paused":
+        case "remove_limit":
+            check.check_removal(args[0], only=kwargs.get("only"), by=kwargs.get("by"))
+        case "set_paused":
             check.check_group(args[0])
             check.check_by(kwargs.get("by"))
         case "revoke":

@@ -21,6 +21,7 @@ PARENTS = ("7", "12", "night")
 OWN_GROUPS = ("gpu", "api", "provider:ollama")
 GROUPS_OF_JOBS = (*OWN_GROUPS, "mail")  # the last is a gate to jobs of that task, a group like any other to the rest
 WORKERS = ("w1", "w2", "w3")
+INSTANCES = ("", "", "", "one", "two")  # of workers of one name; mostly the same
 CALLERS = ("c1", "c2", "c3", "x0")  # the last may be a job's id, too
 PRIORITIES = (20, 50, 90)
 
@@ -164,9 +165,17 @@ task_options = st.builds(
     limit=seldom(st.integers(1, 2)),
     max_attempts=seldom(st.integers(1, 2)),
 )
+configured_limits = st.lists(
+    st.builds(Limit, group=groups, slots=slots, source=st.just(Source.CONFIGURATION)),
+    max_size=2,
+    unique_by=lambda limit: limit.group,
+).map(tuple)
 registrations = st.builds(
     Registration,
     name=st.sampled_from(WORKERS),
+    instance=st.sampled_from(INSTANCES),
+    replaces=seldom(st.sampled_from(INSTANCES)),
+    limits=seldom(configured_limits, ()),
     tasks=st.lists(task_options, max_size=3, unique_by=lambda task: task.name).map(tuple),
     places=st.integers(1, 3),
     lifetime_ms=st.sampled_from([30 * SECOND_MS, DAY_MS]),

@@ -83,11 +83,11 @@ async def test_limits_pauses_and_releases_are_recorded_of_their_group(store: Sto
     await store.remove_limit("gpu", by="ops", now=NOW)
 
     assert await entries(store, subject="gpu") == [
-        ("ops", "limit", "gpu", {"limit": None, "source": 1}),
+        ("ops", "limit", "gpu", {"limit": None, "source": 1, "from": 3}),
         ("ops", "release", "gpu", {"slot": 0, "holder": "a", "force": True}),
         ("night", "resume", "gpu", {}),
         ("ops", "pause", "gpu", {}),
-        ("ops", "limit", "gpu", {"limit": 3, "source": 1}),
+        ("ops", "limit", "gpu", {"limit": 3, "source": 1, "from": None}),
     ]
 
 
@@ -97,13 +97,16 @@ async def test_a_tier_is_recorded_of_its_user(store: Store) -> None:
     assert await entries(store) == [("ops", "tier", "u1", {"tier": "partner"})]
 
 
-async def test_only_an_operators_limits_are_recorded(store: Store) -> None:
-    for source in (Source.CONFIGURATION, Source.TIER, Source.TASK, Source.SUBMIT):
+async def test_limits_of_operators_and_the_configuration_are_recorded_and_no_others(store: Store) -> None:
+    for source in Source:
         await limit(store, f"group-{source.name}", 1, source=source, by="qo")
     await register(store, "w1", TaskOptions(name="work", limit=3))
     await submit(store, "a", user="u1", standing=standing(user_limit=2))
 
-    assert await store.audit() == ()
+    assert await entries(store) == [
+        ("qo", "limit", "group-CONFIGURATION", {"limit": 1, "source": 2, "from": None}),
+        ("qo", "limit", "group-OPERATOR", {"limit": 1, "source": 1, "from": None}),
+    ]
 
 
 async def test_what_changes_nothing_is_not_recorded(store: Store) -> None:

@@ -122,7 +122,7 @@ async def test_a_workers_limit_goes_when_the_newest_worker_names_none(store: Sto
 async def test_a_workers_limit_against_an_operators_is_answered(store: Store) -> None:
     await limit(store, "work", 2)
 
-    ignored = await register(store, "w1", TaskOptions(name="work", limit=9))
+    registered = await register(store, "w1", TaskOptions(name="work", limit=9))
 
-    assert [(one.wanted.slots, one.in_force.slots) for one in ignored] == [(9, 2)]
+    assert [(one.wanted.slots, one.in_force.slots) for one in registered.ignored] == [(9, 2)]
     assert (await store.group("work")).limit == 2

@@ -37,6 +37,7 @@ async def test_a_registered_worker_is_listed_with_what_it_does(store: Store) -> 
         places=4,
         running=1,
         registered_at=moment(NOW),
+        heard_at=moment(NOW),
         expires_at=moment(NOW + 30_000),
         host="h1",
         pid=7,

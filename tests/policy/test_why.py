@@ -141,7 +141,19 @@ def test_a_phase_whose_turn_has_come_before_its_time_says_until_when_it_waits(ru
 def test_a_running_job_says_where_and_since_when(started_at, since):
     sentence = sentence_of(State.RUNNING, worker="worker-1", started_at=started_at)
 
-    assert sentence == f"It has been running on worker worker-1 since {since}."
+    assert sentence == f"It has been running since {since} on worker worker-1."
+
+
+@pytest.mark.parametrize(("seconds", "when"), [(4, "4 s ago"), (40, "40 s ago"), (200, "3 min ago"), (-2, "0 s ago")])
+def test_a_job_that_is_held_says_when_its_worker_was_last_heard_of(seconds, when):
+    heard = {"worker": "worker-1", "heard_at": NOW - timedelta(seconds=seconds)}
+    running = explain(facts(job(State.RUNNING, worker="worker-1", started_at=QUARTER_TO), **heard))
+    starting = explain(facts(job(State.STARTING, worker="worker-1", started_at=NOW), **heard))
+
+    of_worker = f"worker worker-1, which was last heard of {when}."
+    assert running.sentence == f"It has been running since 11:45 UTC on {of_worker}"
+    assert starting.sentence == f"It is starting on {of_worker}"
+    assert (running.worker, running.worker_heard_at) == ("worker-1", heard["heard_at"])
 
 
 def test_a_starting_job_says_where():

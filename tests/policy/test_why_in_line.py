@@ -62,6 +62,16 @@ def test_a_task_that_no_worker_handles_is_named():
     assert line(has_worker=False) == f"{BEHIND_TWO}, and no worker for task build is running."
 
 
+def test_without_a_live_worker_the_one_heard_of_last_is_named_and_when_that_was():
+    gone = facts(job(), ahead=2, has_worker=False, worker="mail-1", heard_at=NOW - timedelta(seconds=40))
+    told = explain(gone)
+
+    assert told.sentence == (
+        f"{BEHIND_TWO}, and no worker for task build is running (mail-1 was last heard of 40 s ago)."
+    )
+    assert (told.no_worker, told.worker, told.worker_heard_at) == (True, "mail-1", gone.heard_at)
+
+
 def test_that_there_is_no_worker_comes_before_the_groups():
     sentence = line(Blocked(group="gpu", limit=0, active=0), has_worker=False)
 

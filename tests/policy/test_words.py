@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.policy.words import clock_time, counted, position_message, short_span, span
+from qo.policy.words import ago, clock_time, counted, position_message, short_span, span
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 
@@ -35,6 +35,17 @@ NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 )
 def test_a_span_is_said_in_its_largest_units_rounded_down(seconds, words):
     assert span(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-3, "0 s ago"), (0, "0 s ago"), (40.9, "40 s ago"), (59.9, "59 s ago"), (60, "1 min ago"),
+        (3599, "59 min ago"), (3600, "1 h ago"), (172_799, "47 h ago"), (172_800, "2 days ago"),
+    ],
+)  # fmt: skip
+def test_how_long_ago_is_said_in_its_largest_unit_rounded_down(seconds: float, words: str) -> None:
+    assert ago(seconds) == words
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,38 @@ def test_a_worker_runs_in_each_fork_under_a_name_of_its_own(queue: qo.sync.Queue
     assert {queue.get(job.id).worker for job in jobs} == {forked[0][0]}
 
 
+def test_a_worker_with_a_name_that_runs_on_both_sides_of_a_fork_is_two_workers(queue: qo.sync.Queue) -> None:
+    worker = qo.sync.Worker(queue, "worker-1", concurrency=1)
+    begun, go_on = FORKS.Event(), FORKS.Event()
+
+    @worker.task
+    def hold() -> None:
+        begun.set()
+        go_on.wait(PATIENCE_SECONDS)
+
+    @worker.task
+    def tell_name() -> str:
+        return worker.name
+
+    held = queue.submit("hold")
+    process = FORKS.Process(target=worker.run_until_idle)
+    process.start()
+    try:
+        assert begun.wait(PATIENCE_SECONDS)
+        here = queue.submit("tell_name")
+        worker.run_until_idle()
+        there = [each.name for each in queue.workers()]
+        go_on.set()
+        process.join(PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        process.join()
+
+    assert (queue.get(here.id).result, queue.get(held.id).worker) == ("worker-1-2", "worker-1")
+    assert there == ["worker-1"]
+    assert queue.workers() == []
+
+
 async def test_a_handler_can_end_a_process_that_it_forked() -> None:
     """Stopping is for the worker, and its copy in the fork does not run."""
     async with await qo.connect("memory://") as queue:

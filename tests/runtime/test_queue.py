@@ -323,15 +323,6 @@ async def test_limits_are_set_shown_and_removed(queue: qo.Queue) -> None:
     assert (await queue.limit("gpu")).limit is None
 
 
-async def test_configured_limits_are_set_on_connecting_and_give_way_to_an_operators(tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path}/qo.db"
-    settings = {"concurrency": {"limits": {"gpu": 3, "api": 5}}}
-    async with await qo.connect(url, settings=settings) as queue:
-        await queue.set_limit("gpu", 1)
-    async with await qo.connect(url, settings=settings) as queue:
-        assert ((await queue.limit("gpu")).limit, (await queue.limit("api")).limit) == (1, 5)
-
-
 async def test_a_closed_queue_says_so(queue: qo.Queue) -> None:
     await queue.close()
 

@@ -18,7 +18,7 @@ from bucket_server import shared_bucket_server
 import qo
 import qo.sync
 
-ASYNCHRONOUS_ONLY = {"apply_configured_limits", "check_loop", "warn_of_ignored"}
+ASYNCHRONOUS_ONLY = {"check_loop", "configured_limits", "warn_of_ignored"}
 
 
 @pytest.fixture

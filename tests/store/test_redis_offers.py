@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from harness import LEASE, acquire, limit, start, submission, submit, submit_all, submit_list, succeed
 from redis_calls import KINDS, eventually, new_namespace
@@ -218,6 +219,33 @@ async def test_a_worker_that_left_or_was_forgotten_leaves_nothing_of_its_idlenes
     await store.register(Registration(name="left", tasks=(), places=0, lifetime_ms=1))
     assert await idle_for_work(store) == [b"died"]
     await eventually(lambda: nothing_left(store))
+
+
+async def test_no_job_is_claimed_for_the_offer_of_a_worker_whose_name_another_has_taken(store: RedisStore) -> None:
+    """The new one listens before it has put itself down, and knows nothing of what was offered before it came."""
+    dead = Registration(name="w1", instance="dead", tasks=(TaskOptions(name="work"),), places=1)
+    await store.register(dead)
+    async with offering(store, "w1"):
+        pass
+    await store.register(msgspec.structs.replace(dead, instance="new", replaces="dead"))
+
+    async with store._waking.listen(f"{store.client.prefix}wake:w1"):
+        await submit(store, "a", now=None)
+
+    assert (await store.job("a")).state is State.QUEUED
+
+
+async def test_who_leaves_under_a_name_that_another_has_taken_does_not_end_that_ones_idleness(
+    store: RedisStore,
+) -> None:
+    left = Registration(name="w1", instance="left", tasks=(TaskOptions(name="work"),), places=1)
+    await store.register(left)
+    await store.register(msgspec.structs.replace(left, instance="new", replaces="left"))
+    async with offering(store, "w1") as waiting:
+        await store.register(msgspec.structs.replace(left, tasks=()))
+        await submit(store, "a", now=None)
+
+        assert jobs_of(await asyncio.wait_for(waiting, 3)) == ["a"]
 
 
 async def nothing_left(store: RedisStore) -> bool:

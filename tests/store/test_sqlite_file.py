@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 from harness import NOW, claim, submission, submit, succeed
 
@@ -20,7 +21,7 @@ from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, access, watching
 from qo.store.sqlite.rows import JobRow
 from qo.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
-from qo.store.values import Accepted, Claimed, Refusal
+from qo.store.values import Accepted, Claimed, Refusal, Registration, TaskOptions
 
 
 @pytest.fixture
@@ -191,6 +192,27 @@ async def test_a_cancelled_phase_of_an_older_file_can_be_submitted_again(tmp_pat
 
     assert isinstance(again, Accepted)
     assert isinstance(third, Refusal)
+    await store.close()
+
+
+async def test_workers_of_a_file_from_before_instances_are_known_with_when_they_were_heard_of(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    for migration in MIGRATIONS[:2]:
+        db.execute(migration)
+    db.execute("INSERT INTO worker VALUES ('w1', '[\"work\"]', 1, 30000, 'h1', 7, 1000, 61000)")
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", 2)
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    (worker,) = await store.workers(now=50_000)
+    again = Registration(name="w1", instance="new", tasks=(TaskOptions(name="work"),), places=1)
+    taken = await store.register(again, now=50_000)
+    replaced = await store.register(msgspec.structs.replace(again, replaces=""), now=50_000)
+
+    assert (worker.instance, worker.heard_at, worker.host) == ("", moment(31_000), "h1")
+    assert (taken.namesake, replaced.namesake) == (worker, None)
     await store.close()
 
 

@@ -13,7 +13,7 @@ from qo.cli.lazy import Group
 from qo.cli.options import Target, by_option, span, store_options
 from qo.cli.output import say, show_json, show_table
 from qo.cli.queue import group_as_json
-from qo.cli.running import on_bucket, on_queue
+from qo.cli.running import on_bucket, on_queue, reading
 from qo.cli.telling import time_told
 from qo.policy.words import counted
 from qo.policy.words import span as span_told
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
 
 T = TypeVar("T")
+Configured = dict[str, int]
+"""the limits of the settings, by group"""
 
 
 @click.group(cls=Group)
@@ -43,16 +45,21 @@ def concurrency() -> None:
 def status(target: Target, *, group: str | None, every: bool) -> None:
     """Show the groups that have a limit, a pause or holders; or GROUP and who holds its slots.
 
-    Of a bucket, without GROUP only the names of its groups.
+    Says where the settings here and the store differ. Of a bucket, without GROUP only the names of its groups.
     """
     if group is not None:
         name = group
-        _show_group(target, _on(target, lambda slots: _status(slots, name)))
+        if _is_bucket(target):
+            _show_group(target, on_bucket(target, lambda bucket: bucket.get_status(name)))
+        else:
+            found, configured = reading(target, lambda queue: _group_and_file(queue, name))
+            _show_group(target, found, configured)
     elif _is_bucket(target):
         _show_names(target, on_bucket(target, lambda bucket: bucket.groups()))
     else:
-        groups = on_queue(target, lambda queue: queue.limits())
-        _show_groups(target, [each for each in groups if every or not _is_idle(each)], of=len(groups))
+        groups, file = reading(target, _groups_and_file)
+        shown = [each for each in groups if every or not _is_idle(each)]
+        _show_groups(target, shown, of=len(groups), configured=file)
 
 
 @concurrency.command("set")
@@ -69,7 +76,7 @@ def set_limit(target: Target, *, group: str, limit: int, by: str | None) -> None
         await slots.set_limit(group, limit, by=by)
         return await _status(slots, group)
 
-    _show_group(target, _on(target, changed))
+    _show_group(target, _on(target, changed, creates=True))
 
 
 @concurrency.command()
@@ -149,8 +156,8 @@ def cleanup(target: Target, *, group: str, wait: timedelta | None) -> None:
         say(f"Freed {counted(freed, 'slot')} of {group}.")
 
 
-def _on(target: Target, work: Callable[[Queue | BucketSlots], Awaitable[T]]) -> T:
-    return on_bucket(target, work) if _is_bucket(target) else on_queue(target, work)
+def _on(target: Target, work: Callable[[Queue | BucketSlots], Awaitable[T]], *, creates: bool = False) -> T:
+    return on_bucket(target, work) if _is_bucket(target) else on_queue(target, work, creates=creates)
 
 
 def _is_bucket(target: Target) -> bool:
@@ -159,6 +166,32 @@ def _is_bucket(target: Target) -> bool:
 
 async def _status(slots: Queue | BucketSlots, group: str) -> GroupStatus:
     return await (slots.limit(group) if isinstance(slots, Queue) else slots.get_status(group))
+
+
+async def _group_and_file(queue: Queue, group: str) -> tuple[GroupStatus, Configured]:
+    limits = {limit.group: limit.slots for limit in queue.configured_limits()}
+    return await queue.limit(group), {name: slots for name, slots in limits.items() if name == group}
+
+
+async def _groups_and_file(queue: Queue) -> tuple[list[GroupStatus], Configured]:
+    """Those of the store, and those that only the settings know."""
+    configured = {limit.group: limit.slots for limit in queue.configured_limits()}
+    groups = {each.group: each for each in await queue.limits()}
+    missing = {name: GroupStatus(group=name) for name in configured if name not in groups}
+    return sorted([*groups.values(), *missing.values()], key=lambda each: each.group), configured
+
+
+def _difference(group: GroupStatus, configured: Configured) -> str | None:
+    """How the settings and the store differ, in words."""
+    wanted = configured.get(group.group)
+    if wanted is None:
+        from_a_file = group.source is Source.CONFIGURATION
+        return "The settings here do not limit it; qo apply would remove the limit." if from_a_file else None
+    if group.source is Source.OPERATOR:
+        return None if wanted == group.limit else f"The settings here say {wanted}, but the operator's limit counts."
+    if (group.limit, group.source) == (wanted, Source.CONFIGURATION):
+        return None
+    return f"The settings here say {wanted}; qo apply would set that, as would a worker that starts with them."
 
 
 def _is_idle(group: GroupStatus) -> bool:
@@ -177,10 +210,11 @@ def _show_names(target: Target, names: list[str]) -> None:
         say("See a group's limit and holders with qo concurrency status GROUP.")
 
 
-def _show_groups(target: Target, groups: list[GroupStatus], *, of: int) -> None:
+def _show_groups(target: Target, groups: list[GroupStatus], *, of: int, configured: Configured) -> None:
     if target.as_json:
         # Their slots are not read for a list, and an empty list would say that nobody holds any.
-        show_json([{key: value for key, value in group_as_json(each).items() if key != "slots"} for each in groups])
+        told = [group_as_json(each) | {"configured": configured.get(each.group)} for each in groups]
+        show_json([{key: value for key, value in each.items() if key != "slots"} for each in told])
     elif not groups:
         say(
             "No group has a limit, a pause or holders."
@@ -192,11 +226,15 @@ def _show_groups(target: Target, groups: list[GroupStatus], *, of: int) -> None:
         show_table(("group", "used", "limit set by", "state", "put aside"), rows, whole=("group", "used"))
         if len(groups) < of:
             say(f"{counted(of - len(groups), 'idle group')} more with --all.")
+        for each in groups:
+            if (difference := _difference(each, configured)) is not None:
+                say(f"{each.group}: {difference}")
 
 
-def _show_group(target: Target, group: GroupStatus) -> None:
+def _show_group(target: Target, group: GroupStatus, configured: Configured | None = None) -> None:
     if target.as_json:
-        show_json(group_as_json(group))
+        told = group_as_json(group)
+        show_json(told if configured is None else told | {"configured": configured.get(group.group)})
         return
     limited = "has no limit" if group.limit is None else f"has a limit of {group.limit}, set by the {_source(group)}"
     paused = ", and is paused" if group.paused else ""
@@ -208,6 +246,8 @@ def _show_group(target: Target, group: GroupStatus) -> None:
     if group.slots:
         rows = [(slot.slot_id, slot.holder, slot.worker_id, time_told(slot.expires_at)) for slot in group.slots]
         show_table(("slot", "holder", "worker", "lease ends"), rows, whole=("holder",))
+    if configured is not None and (difference := _difference(group, configured)) is not None:
+        say(difference)
 
 
 def _used(group: GroupStatus) -> str:

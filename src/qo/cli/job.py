@@ -9,7 +9,7 @@ import click
 
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_fields, show_json
-from qo.cli.running import on_queue
+from qo.cli.running import reading
 from qo.cli.telling import attempts_told, data_told, priority_told, start_sentence, starts_told, time_told, told, where
 from qo.event import POSITION, Event
 from qo.job import ENDED, Estimate, Job, State
@@ -23,9 +23,9 @@ from qo.runtime.queue import Queue
 def job(target: Target, *, job_id: str, watch: bool) -> int:
     """Show the job ID, or with --watch what happens to it (with --json a line for each event)."""
     if watch:
-        ended = on_queue(target, lambda queue: _watch(queue, job_id, as_json=target.as_json))
+        ended = reading(target, lambda queue: _watch(queue, job_id, as_json=target.as_json))
         return 1 if ended.state in (State.FAILED, State.CANCELLED) else 0
-    found = on_queue(target, lambda queue: queue.get(job_id))
+    found = reading(target, lambda queue: queue.get(job_id))
     if target.as_json:
         show_json(found)
     else:

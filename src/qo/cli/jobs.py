@@ -8,7 +8,7 @@ import click
 
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_json, show_table
-from qo.cli.running import on_queue
+from qo.cli.running import reading
 from qo.cli.telling import age_told, attempts_told
 from qo.job import Job
 from qo.policy.words import counted
@@ -25,7 +25,7 @@ STATUSES = "queued, scheduled, waiting, starting, running, confirming, succeeded
 @store_options
 def jobs(target: Target, **filters: Any) -> None:
     """List jobs: those in line in their order, then the others, newest first."""
-    found = on_queue(target, lambda queue: queue.jobs(newest_first=True, **filters))
+    found = reading(target, lambda queue: queue.jobs(newest_first=True, **filters))
     if target.as_json:
         show_json(found)
     elif not found:

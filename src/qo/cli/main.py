@@ -21,6 +21,7 @@ COMMANDS = {
     "init": ("qo.cli.init:init", "Write a commented .qo.toml with every setting at its default."),
     "up": ("qo.cli.up:up", "Work on the embedded store until Ctrl-C; --demo shows it alive."),
     "worker": ("qo.cli.worker:worker", "Run the worker that module:worker makes."),
+    "apply": ("qo.cli.apply:apply", "Make the store's configured limits exactly those of the settings."),
     "submit": ("qo.cli.submit:submit", "Submit a job."),
     "jobs": ("qo.cli.jobs:jobs", "List jobs: those in line in their order, then the others."),
     "job": ("qo.cli.job:job", "Show a job, or with --watch follow it until it has ended."),

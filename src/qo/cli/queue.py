@@ -13,7 +13,7 @@ from qo.cli.lazy import Group
 from qo.cli.options import Target, by_option, store_options
 from qo.cli.options import priority as parsed_priority
 from qo.cli.output import say, show_json
-from qo.cli.running import on_queue
+from qo.cli.running import on_queue, reading
 from qo.job import Job
 from qo.policy.groups import GLOBAL
 from qo.policy.words import counted
@@ -36,7 +36,7 @@ def list_line(target: Target, *, limit: int) -> None:
     async def read(line: Queue) -> tuple[list[Job], Analytics, list[GroupStatus]]:
         return await line.jobs(status="queued", limit=limit), await line.analytics(), await line.limits()
 
-    waiting, figures, groups = on_queue(target, read)
+    waiting, figures, groups = reading(target, read)
     paused = [group.group for group in groups if group.paused]
     if target.as_json:
         show_json(waiting)
@@ -108,7 +108,7 @@ def _set_paused(target: Target, group: str, *, paused: bool, by: str | None) -> 
         await (line.pause(group, by=by) if paused else line.resume(group, by=by))
         return await line.limit(group)
 
-    status = on_queue(target, set_paused)
+    status = on_queue(target, set_paused, creates=paused)
     if target.as_json:
         show_json(group_as_json(status))
         return

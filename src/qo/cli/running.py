@@ -11,10 +11,11 @@ import click
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
-from qo.runtime.connecting import connect, connect_when_there
+from qo.runtime.connecting import connect_when_there, open_queue
 from qo.runtime.queue import Queue
 from qo.runtime.signals import heeding_signals
 from qo.runtime.timing import unless
+from qo.settings import load_settings
 
 if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
@@ -22,15 +23,36 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def on_queue(target: Target, work: Callable[[Queue], Awaitable[T]], *, settings: Mapping[str, Any] | None = None) -> T:
-    """What `work` answers for the queue that the call is for. A `QoError` is left to `main`, which says it."""
+def on_queue(
+    target: Target,
+    work: Callable[[Queue], Awaitable[T]],
+    *,
+    creates: bool = False,
+    settings: Mapping[str, Any] | None = None,
+) -> T:
+    """What `work` answers for the queue that the call is for. A `QoError` is left to `main`, which says it.
+
+    `creates`: where there is no store yet, make it.
+    """
     show_warnings(sys.stderr, as_json=target.as_json)
 
     async def connected() -> T:
-        async with await connect(settings={**(settings or {}), **target.overrides()}) as queue:
+        chosen = load_settings({**(settings or {}), **target.overrides()})
+        async with await open_queue(chosen, create=creates) as queue:
             return await work(queue)
 
     return asyncio.run(connected())
+
+
+def reading(target: Target, work: Callable[[Queue], Awaitable[T]]) -> T:
+    """The same for what only reads; people are told of which store that is."""
+
+    async def told(queue: Queue) -> T:
+        if not target.as_json:
+            click.echo(f"({queue.store.location})", err=True)
+        return await work(queue)
+
+    return on_queue(target, told)
 
 
 def on_queue_when_there(

@@ -111,7 +111,7 @@ def submit(
             job = await queue.wait(job.id, None if wait_timeout is None else wait_timeout.total_seconds())
         return job
 
-    job = on_queue(target, submitted)
+    job = on_queue(target, submitted, creates=True)
     if target.as_json:
         show_json(job)
     elif not (wait or wait_timeout is not None):

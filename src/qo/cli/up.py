@@ -49,6 +49,6 @@ def _run_demo(target: Target, *, concurrency: int | None, for_seconds: float | N
         show_log(sys.stdout, as_json=target.as_json, brief=True)
         await run_demo(queue, seed=seed, concurrency=concurrency, for_seconds=for_seconds)
 
-    # First without the demo's settings, which leave their limits in the store.
+    # First without the demo's settings, whose limits its worker writes.
     if on_queue_when_there(target, refuse_other_jobs):
         on_queue_when_there(target, demonstrate, settings=SETTINGS)

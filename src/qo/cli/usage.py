@@ -6,7 +6,7 @@ import click
 
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_json
-from qo.cli.running import on_queue
+from qo.cli.running import reading
 from qo.cli.telling import time_told
 from qo.policy.words import counted
 
@@ -17,7 +17,7 @@ from qo.policy.words import counted
 @store_options
 def usage(target: Target, *, user: str, tier: str | None) -> None:
     """Show what USER has used today, and what is left."""
-    used = on_queue(target, lambda queue: queue.usage(user, tier))
+    used = reading(target, lambda queue: queue.usage(user, tier))
     if target.as_json:
         show_json(used)
         return

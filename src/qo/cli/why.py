@@ -6,7 +6,7 @@ import click
 
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_json
-from qo.cli.running import on_queue
+from qo.cli.running import reading
 
 
 @click.command()
@@ -14,7 +14,7 @@ from qo.cli.running import on_queue
 @store_options
 def why(target: Target, *, job_id: str) -> None:
     """Say why the job ID is not running."""
-    answer = on_queue(target, lambda queue: queue.why(job_id))
+    answer = reading(target, lambda queue: queue.why(job_id))
     if target.as_json:
         show_json(answer)
     else:

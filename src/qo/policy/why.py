@@ -8,7 +8,7 @@ import msgspec
 
 from qo.job import ENDED, Job, State
 from qo.policy.confirming import message_now
-from qo.policy.words import clock_time, counted, span
+from qo.policy.words import ago, clock_time, counted, span
 
 NAMED_AT_MOST = 3
 
@@ -45,6 +45,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     daily_quota: int | None = None
     """That of the job's user, where the job is deferred."""
+    worker: str | None = None
+    """the one that holds the job, else the one of its task that was heard of last, live or not"""
+    heard_at: datetime | None = None
+    """when that was"""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +63,9 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     scheduled_until: datetime | None = None
     waits_for_phase: int | None = None
     no_worker: bool = False
+    worker: str | None = None
+    """the one that holds the job, else the one of its task that was heard of last, live or not"""
+    worker_heard_at: datetime | None = None
 
 
 def explain(facts: Facts) -> Why:
@@ -74,16 +81,19 @@ def explain(facts: Facts) -> Why:
         scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
         waits_for_phase=facts.waits_for,
         no_worker=not facts.has_worker and job.state is State.QUEUED,
+        worker=facts.worker,
+        worker_heard_at=facts.heard_at,
     )
 
 
 def _sentence(facts: Facts) -> str:
     job = facts.job
     if job.state is State.STARTING:
-        return f"It is starting on worker {job.worker}."
+        return f"It is starting on worker {job.worker}{_heard_of(facts)}."
     if job.state is State.RUNNING:
         assert job.started_at is not None
-        return f"It has been running on worker {job.worker} since {clock_time(job.started_at, now=facts.now)}."
+        since = clock_time(job.started_at, now=facts.now)
+        return f"It has been running since {since} on worker {job.worker}{_heard_of(facts)}."
     if job.state in ENDED:
         return f"It has ended: {job.state.value}."
     if job.state is State.CONFIRMING:
@@ -137,7 +147,8 @@ def _waiting(facts: Facts) -> str:
 def _queued(facts: Facts) -> str:
     reasons = [_blocked(blocked, facts) for blocked in facts.blocked_by]
     if not facts.has_worker:
-        reasons.insert(0, f"no worker for task {facts.job.task} is running")
+        heard = "" if facts.heard_at is None else f" ({facts.worker} was last heard of {_ago(facts, facts.heard_at)})"
+        reasons.insert(0, f"no worker for task {facts.job.task} is running{heard}")
     ahead = facts.ahead or 0
     place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
     if reasons:
@@ -176,6 +187,14 @@ def _by_whom(blocked: Blocked, facts: Facts) -> str:
         named.append(f"{len(holders) - len(named)} more")
     *others, last = named
     return f" by {', '.join(others)} and {last}" if others else f" by {last}"
+
+
+def _heard_of(facts: Facts) -> str:
+    return "" if facts.heard_at is None else f", which was last heard of {_ago(facts, facts.heard_at)}"
+
+
+def _ago(facts: Facts, at: datetime) -> str:
+    return ago((facts.now - at).total_seconds())
 
 
 def _is(number: int) -> str:

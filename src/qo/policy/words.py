@@ -28,6 +28,18 @@ def short_span(seconds: float) -> str:
     return f"{minutes}m {int(seconds) % 60}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60}m"
 
 
+def ago(seconds: float) -> str:
+    """How long ago something was, rounded down: "40 s ago", "3 min ago", "2 h ago", "5 days ago"."""
+    whole = max(int(seconds), 0)  # two clocks may disagree by a little
+    if whole < 60:
+        return f"{whole} s ago"
+    if whole < 3600:
+        return f"{whole // 60} min ago"
+    if whole < 2 * 86_400:
+        return f"{whole // 3600} h ago"
+    return f"{whole // 86_400} days ago"
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

@@ -9,7 +9,6 @@ from typing import Any
 from qo.errors import SettingsError
 from qo.runtime.queue import Queue
 from qo.settings import Settings, load_settings
-from qo.store.away import until_there
 from qo.store.check_value import check_name, shown
 from qo.store.open import ALLOWED, open_store, url_of
 
@@ -43,19 +42,27 @@ async def _connect(
     chosen = settings if isinstance(settings, Settings) else load_settings(settings)
     if namespace is not None:
         check_name("namespace", namespace)
+    checked = None if url is None else _checked_url(url)
+    return await open_queue(chosen, url=checked, namespace=namespace, waits=waits)
+
+
+async def open_queue(
+    settings: Settings,
+    *,
+    url: str | None = None,
+    namespace: str | None = None,
+    create: bool = True,
+    waits: bool = False,
+) -> Queue:
+    """The same with whole settings. `create` False: raises NoStoreYet where nobody has made the store yet."""
     store = await open_store(
-        chosen.store.url if url is None else _checked_url(url),
-        namespace=chosen.store.namespace if namespace is None else namespace,
-        accept_eviction=chosen.store.accept_eviction,
+        settings.store.url if url is None else url,
+        namespace=settings.store.namespace if namespace is None else namespace,
+        accept_eviction=settings.store.accept_eviction,
+        create=create,
         waits=waits,
     )
-    queue = Queue(store, chosen)
-    try:
-        await (until_there(queue.apply_configured_limits) if waits else queue.apply_configured_limits())
-    except BaseException:
-        await queue.close()
-        raise
-    return queue
+    return Queue(store, settings)
 
 
 def _checked_url(url: str | Path) -> str:

@@ -41,7 +41,7 @@ class Exchange:
         of the places are not taken by a job; `take` gets what was claimed, `settled` each outcome and what the store
         made of it."""
         self._store = store
-        self._worker = worker
+        self.worker = worker
         self._tasks = tasks
         self._lease_ms = lease_ms
         self._changed = changed
@@ -206,7 +206,7 @@ class Exchange:
         claim_id = self._next_claim_id()
         try:
             claimed = await self._store.claim(
-                worker=self._worker,
+                worker=self.worker,
                 tasks=list(self._tasks),
                 places=places,
                 lease_ms=self._lease_ms,

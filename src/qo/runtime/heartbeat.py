@@ -8,19 +8,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from contextlib import aclosing
 
 from qo.errors import QoError
 from qo.event import CANCEL_WANTED, LEASE_LOST, Feed
 from qo.runtime.execution import Execution, Interruption
+from qo.runtime.membership import Membership
 from qo.runtime.portions import RENEW_AT_ONCE, Portion
 from qo.runtime.shared_slots import SharedSlots
-from qo.runtime.store_time import StoreTime
 from qo.runtime.timing import within
 from qo.runtime.trouble import Trouble
 from qo.store.base import Store
-from qo.store.values import Registration, Renewal
+from qo.store.values import Renewal
 from qo.threads import in_thread
 
 log = logging.getLogger("qo.worker")
@@ -37,22 +36,20 @@ class Heartbeat:
     def __init__(
         self,
         store: Store,
-        registration: Registration,
+        membership: Membership,
         *,
         lease_ms: int,
         renewals_per_lease: int,
         cursor: int,
-        store_time: StoreTime,
         shared: SharedSlots | None = None,
     ) -> None:
         """`cursor` is that of the feed before the worker's first claim, so that no cancel can come before it."""
         self._store = store
-        self._registration = registration
+        self._membership = membership
         self._lease_ms = lease_ms
         self._cursor = cursor
-        self._store_time = store_time
         self._shared = shared
-        self._every_seconds = min(lease_ms / renewals_per_lease, registration.lifetime_ms / BEATS_PER_LIFE) / 1000
+        self._every_seconds = min(lease_ms / renewals_per_lease, membership.lifetime_ms / BEATS_PER_LIFE) / 1000
         self._worker_loop = asyncio.get_running_loop()
         self._held: dict[str, Execution] = {}
         self._not_renewed = Trouble("leases cannot be renewed for now")
@@ -101,7 +98,6 @@ class Heartbeat:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _beat_on(self) -> None:
-        last_beat = time.monotonic()
         pause_seconds = self._every_seconds
         while True:
             await asyncio.sleep(pause_seconds)
@@ -109,10 +105,10 @@ class Heartbeat:
             pause_seconds = min(TRY_AGAIN_SECONDS, self._every_seconds / 2)
             try:
                 async with self._call_under_way:
-                    if time.monotonic() - last_beat > self._registration.lifetime_ms / 1000:
-                        # Asleep or cut off for so long, the worker may have been forgotten.
-                        await self._store.register(self._registration)
                     await self.beat()
+                    if self._membership.is_lost:
+                        # Asleep or cut off for long, the worker may have been forgotten, or its name given to another.
+                        await self._membership.join_again()
             except QoError as error:
                 self._not_renewed.tell(error)
             except Exception:
@@ -120,7 +116,6 @@ class Heartbeat:
                 log.exception("leases could not be renewed, trying again")
             else:
                 self._not_renewed.over()
-                last_beat = time.monotonic()
                 pause_seconds = self._every_seconds
 
     async def beat(self) -> None:
@@ -132,9 +127,7 @@ class Heartbeat:
         ]
         first, rest = Portion[Renewal](RENEW_AT_ONCE).cut(renewals)
         while True:  # without any lease, the worker itself lives on by this
-            renewed = await self._store.renew(first, worker=self._registration.name)
-            self._store_time.learn(renewed.now_ms)
-            for answer in renewed.held:
+            for answer in await self._membership.renew(first):
                 if answer.lost:
                     self._interrupt(held[answer.token], Interruption.LOST)
                 elif answer.cancel_wanted:
@@ -146,10 +139,13 @@ class Heartbeat:
     async def _listen_on(self) -> None:
         while True:
             try:
-                async with aclosing(self._store.signals(self._registration.name, self._cursor)) as feeds:
+                name = self._membership.name
+                async with aclosing(self._store.signals(name, self._cursor)) as feeds:
                     async for feed in feeds:
                         self._not_heard.over()
                         await self._hear(feed)
+                        if self._membership.name != name:
+                            break  # signals about what it claims from now on are sent to its new name
             except QoError as error:
                 self._not_heard.tell(error)
                 await asyncio.sleep(TRY_AGAIN_SECONDS)

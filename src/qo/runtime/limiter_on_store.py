@@ -242,7 +242,7 @@ class SlotsOnStore:
                 self._queue.warn_of_ignored(await store.set_limits(wanted))
             for name, slots in limits.items():
                 if slots is None:
-                    await store.remove_limit(name)
+                    await store.remove_limit(name, only=Source.TASK)
         except BaseException:
             with self._lock:
                 self._not_set = {**limits, **self._not_set}

@@ -515,13 +515,16 @@ class Queue:
         check_flag("force", force)
         return await self.store_here.revoke(group, slot_id, force=force, by=by)
 
-    async def apply_configured_limits(self) -> None:
+    def configured_limits(self) -> tuple[Limit, ...]:
+        """Those of the settings, without those of groups that are kept in a bucket. They are written to the store by
+        workers that register, and by `qo apply`."""
         concurrency = self.settings.concurrency
         kept_elsewhere = concurrency.shared_groups if concurrency.store is not None else ()
-        limits = [(group, slots) for group, slots in concurrency.limits.items() if group not in kept_elsewhere]
-        if limits:
-            configured = [Limit(group=group, slots=slots, source=Source.CONFIGURATION) for group, slots in limits]
-            self.warn_of_ignored(await self.store.set_limits(configured))
+        return tuple(
+            Limit(group=group, slots=slots, source=Source.CONFIGURATION)
+            for group, slots in concurrency.limits.items()
+            if group not in kept_elsewhere
+        )
 
     def _now(self) -> datetime:
         """For words such as "tomorrow". Only the store's clock decides."""

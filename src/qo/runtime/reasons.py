@@ -24,6 +24,8 @@ def facts_of(
         has_worker=blockers.has_worker,
         now=now,
         daily_quota=daily_quota,
+        worker=blockers.worker,
+        heard_at=blockers.heard_at,
     )
 
 

@@ -53,7 +53,7 @@ class SharedSlots:
         self._opening = asyncio.Lock()
         self._bucket: BucketSlots | None = None
         self._groups = groups
-        self._worker = worker
+        self.worker = worker
         self._lease_seconds = lease_seconds
         self._held: dict[str, Held] = {}
         """by token of the job's lease"""
@@ -127,7 +127,7 @@ class SharedSlots:
         for group in self.wanted(job):
             try:
                 bucket = await self._reached()
-                number = await bucket.try_acquire(group, self._groups[group], name, self._worker, self._lease_seconds)
+                number = await bucket.try_acquire(group, self._groups[group], name, self.worker, self._lease_seconds)
                 self._unreachable.over()
             except (StoreUnavailable, InvalidValue) as error:
                 # Also a limit that somebody has removed: the job waits until there is one again.

@@ -11,7 +11,7 @@ from qo.job import moment
 class StoreTime:
     """Goes on from the time that the store told last. May be used from any thread."""
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int = 0) -> None:
         self.learn(now_ms)
 
     def learn(self, now_ms: int) -> None:

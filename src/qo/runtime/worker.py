@@ -20,6 +20,7 @@ from qo.runtime.exchange import TRY_AGAIN_SECONDS, Exchange
 from qo.runtime.execution import Execution, Interruption
 from qo.runtime.gathering import MOST_PER_CALL, Gathering
 from qo.runtime.heartbeat import Heartbeat
+from qo.runtime.membership import Membership
 from qo.runtime.notifier import Notifier
 from qo.runtime.portions import Portion, checkpoint_size
 from qo.runtime.queue import Queue, check_queue
@@ -29,10 +30,22 @@ from qo.runtime.store_time import StoreTime
 from qo.runtime.task import Handler, Task, define_task
 from qo.runtime.timing import unless
 from qo.runtime.upkeep import Upkeep
-from qo.runtime.worker_log import log_end, log_start
+from qo.runtime.worker_log import log_changed_limit, log_end, log_start
 from qo.store.away import until_there
 from qo.store.check_value import check_name_or_none, check_number, check_task
-from qo.store.values import Advance, Claimed, Finished, Held, Lease, Offer, Outcome, Registration, Renewal, TaskOptions
+from qo.store.values import (
+    Advance,
+    Claimed,
+    Finished,
+    Held,
+    Lease,
+    Offer,
+    Outcome,
+    Registered,
+    Registration,
+    Renewal,
+    TaskOptions,
+)
 
 log = logging.getLogger("qo.worker")
 
@@ -57,9 +70,10 @@ class Worker:
         chosen = queue.settings.worker.concurrency if concurrency is None else concurrency
         check_number("concurrency", chosen, 1)
         self.queue = queue
-        self.name = _new_name() if name is None else name
-        if name is None:
-            when_forked(self, Worker._begin_anew)
+        self._given_name = name
+        self._membership: Membership | None = None
+        self._begin()
+        when_forked(self, Worker._begin_anew)
         self.concurrency = chosen
         self._store = queue.store
         self._tasks: dict[str, Task] = {}
@@ -83,8 +97,23 @@ class Worker:
         self._heartbeat: Heartbeat | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    def _begin(self) -> None:
+        self._wanted_name = self._given_name or _new_name()
+        self._instance = new_id()
+
     def _begin_anew(self) -> None:
-        self.name = _new_name()
+        self._membership = None
+        self._begin()
+
+    @property
+    def name(self) -> str:
+        """The given name, or one made from host and process. While the worker runs it ends in a number (`mail-2`) if
+        another live worker has that name."""
+        return self._wanted_name if self._membership is None else self._membership.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._given_name = self._wanted_name = name
 
     # --- what it does -----------------------------------------------------------------------------------------
 
@@ -280,7 +309,7 @@ class Worker:
         """Nobody has renewed it while its slots were being fetched, which may have taken long."""
         renewal = Renewal(holder=lease.job_id, token=lease.token, lease_ms=self._lease_ms)
         try:
-            (held,) = (await self._store.renew([renewal], worker=self.name)).held
+            (held,) = (await self._store.renew([renewal])).held
         except StoreUnavailable as error:
             self._exchange.not_reached.tell(error)
             return False
@@ -371,19 +400,32 @@ class Worker:
 
     @asynccontextmanager
     async def _registered(self, *, waits: bool) -> AsyncIterator[None]:
-        registered = await self._first_answer(lambda: self._store.register(self._registration()), waits=waits)
-        if registered is None:
-            yield
-            return
-        self._store_time = StoreTime(registered.now_ms)
-        self.queue.warn_of_ignored(registered.ignored)
-        log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
-        log.info("%s", self._store.promise)
+        membership = self._membership = Membership(self._store, self._registration(), joined=self._has_joined)
         try:
-            yield
+            store_time = await self._first_answer(membership.join, waits=waits)
+            if store_time is None:
+                yield
+                return
+            self._store_time = store_time
+            log.info("worker %s runs %s", self.name, ", ".join(sorted(self._tasks)) or "nothing")
+            log.info("%s", self._store.promise)
+            try:
+                yield
+            finally:
+                await self._say_goodbye(membership)
+                log.info("worker %s is gone", self.name)
         finally:
-            await self._say_goodbye()
-            log.info("worker %s is gone", self.name)
+            self._membership = None
+
+    def _has_joined(self, answer: Registered) -> None:
+        """Called by the heartbeat's thread, too, when the worker had to register again, perhaps under another name."""
+        self._exchange.worker = self.name
+        if self._shared is not None:
+            self._shared.worker = self.name
+        self.queue.warn_of_ignored(answer.ignored)
+        for change in answer.changed:
+            log_changed_limit(change, self.name)
+        self._wake()  # it waits for work by its name
 
     async def _first_answer(self, ask: Callable[[], Awaitable[T]], *, waits: bool) -> T | None:
         """Of the store; if it may be waited for, None when the worker was stopped before it came."""
@@ -405,17 +447,17 @@ class Worker:
     @asynccontextmanager
     async def _beating(self, *, waits: bool) -> AsyncIterator[int | None]:
         """Answers the cursor of the feed before the first claim; None when the worker was stopped before that."""
+        assert self._membership is not None
         cursor = None if self._stopping else await self._first_answer(self._store.newest_event, waits=waits)
         if cursor is None:
             yield None
             return
         self._heartbeat = Heartbeat(
             self._store,
-            self._registration(),
+            self._membership,
             lease_ms=self._lease_ms,
             renewals_per_lease=self.queue.settings.concurrency.renewals_per_lease,
             cursor=cursor,
-            store_time=self._store_time,
             shared=self._shared,
         )
         self._heartbeat.start()
@@ -440,9 +482,9 @@ class Worker:
                 task.cancel()
             await asyncio.gather(*background, return_exceptions=True)
 
-    async def _say_goodbye(self) -> None:
+    async def _say_goodbye(self, membership: Membership) -> None:
         try:
-            await self._before_leaving(self._store.register(self._registration(gone=True)))
+            await self._before_leaving(membership.leave())
         except StoreUnavailable as error:
             log.warning("the store was not told that the worker is gone, and will notice in half a minute: %s", error)
 
@@ -481,7 +523,7 @@ class Worker:
         if self._running:
             await self._something_to_do(told=told)
 
-    def _registration(self, *, gone: bool = False) -> Registration:
+    def _registration(self) -> Registration:
         tasks = tuple(
             TaskOptions(
                 name=task.name,
@@ -492,9 +534,11 @@ class Worker:
             for task in self._tasks.values()
         )
         return Registration(
-            name=self.name,
-            tasks=() if gone else tasks,
+            name=self._wanted_name,
+            instance=self._instance,
+            tasks=tasks,
             places=self.concurrency,
+            limits=self.queue.configured_limits(),
             lifetime_ms=LIFETIME_MS,
             lease_ms=self._lease_ms,
             host=socket.gethostname(),

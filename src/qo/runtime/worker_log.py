@@ -6,7 +6,7 @@ import logging
 
 from qo.job import State
 from qo.policy.words import short_span
-from qo.store.values import Finished, Lease, Outcome
+from qo.store.values import Finished, Lease, LimitChange, Outcome, WorkerInfo
 
 log = logging.getLogger("qo.worker")
 
@@ -42,3 +42,31 @@ def _end_told(outcome: Outcome, finished: Finished) -> str:
             return "failed, all its attempts are used"
         case state:
             return str(state)
+
+
+def log_taken_name(taken_by: WorkerInfo, own: str) -> None:
+    process = "an unknown process" if taken_by.pid is None else f"process {taken_by.pid}"
+    log.warning(
+        "the name %r is taken by a live worker (%s on %s, last heard of at %s UTC), so this worker is %r; give each "
+        "worker a name of its own, or none",
+        taken_by.name,
+        process,
+        taken_by.host or "an unknown host",
+        f"{taken_by.heard_at:%H:%M:%S}",
+        own,
+    )
+
+
+def log_changed_limit(change: LimitChange, worker: str) -> None:
+    group, slots, before = change.limit.group, change.limit.slots, change.before
+    if before is None:
+        log.info("the configuration of worker %s has limited %s to %d", worker, group, slots)
+    else:
+        log.warning(
+            "the configuration of worker %s has changed the limit of %s from %d, which the %s had set, to %d",
+            worker,
+            group,
+            before.slots,
+            before.source.name.lower(),
+            slots,
+        )

@@ -74,6 +74,7 @@ from qo.store.values import (
     Reminder,
     Renewal,
     Renewed,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -88,6 +89,8 @@ class Store(Reading, Protocol):
     """what decides how long ended jobs are kept"""
     promise: str
     """what an acknowledged job survives, in one line for a log"""
+    location: str
+    """where the store is, in words and without any password"""
     bounds: Bounds
 
     # --- a job's way through ----------------------------------------------------------------------------------
@@ -146,14 +149,15 @@ class Store(Reading, Protocol):
         renewals: Sequence[Renewal],
         *,
         worker: str | None = None,
+        instance: str = "",
         tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> Renewed:
-        """Extend every lease that is still owned, of jobs and callers; in passing keep the worker's registration
-        and waiting tickets alive (by their own lifetimes).
+        """Extend every lease that is still owned, of jobs and callers; in passing keep the registration of this
+        instance of the worker, and waiting tickets, alive (by their own lifetimes).
 
-        Notes the time. A lease past its end that no step has ended yet is extended like any other.
-        Lost ones are reported and never added back: that would make two owners.
+        Notes the time. A lease past its end that no step has ended yet is extended like any other, and so is a
+        registration. Lost ones are reported and never added back: that would make two owners.
         """
         ...
 
@@ -260,16 +264,25 @@ class Store(Reading, Protocol):
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def set_limits(
-        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+        self,
+        limits: Sequence[Limit],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
         """Set each limit unless a stronger source set one (SUBMIT: unless anyone did); the same source replaces.
         Kept-out ones of another value are answered. Setting the present value again changes nothing.
-        Events: limit, where changed. Audit: "limit", where changed, for source OPERATOR.
+        `exactly`: then the limits of this source that are not among those given are removed, by name.
+        Events: limit, where changed. Audit: "limit", where changed, for sources OPERATOR and CONFIGURATION.
         """
         ...
 
-    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        """The group is unlimited until somebody sets a limit again. Harmless where there is none.
+    async def remove_limit(
+        self, group: str, *, only: Source | None = None, by: str | None = None, now: int | None = None
+    ) -> None:
+        """The group is unlimited until somebody sets a limit again. Harmless where there is none; with `only`, also
+        where the limit comes from another source.
         Events: limit. Audit: "limit". Both only where there was one.
         """
         ...
@@ -321,9 +334,15 @@ class Store(Reading, Protocol):
     # --- workers ----------------------------------------------------------------------------------------------
 
     async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
-        """A worker has started: it lives for `lifetime_ms` unless renewed. Its tasks' groups, attempts and limits
-        (source TASK) replace those of workers started earlier; jobs parked in a group that their task no longer names
-        enter the line anew. `tasks` empty: the worker is gone.
+        """A worker has started: it lives for `lifetime_ms` unless renewed.
+
+        While another instance of this name lives, and is not the one that this one `replaces`, nothing is changed, and
+        that instance is answered (`namesake`).
+        The configuration's `limits` are set like `set_limits`, by this worker; limits that it does not name stay. Then
+        its tasks' groups, attempts and limits (source TASK) replace those of workers started earlier; jobs parked in a
+        group that their task no longer names enter the line anew.
+        `tasks` empty: this instance is gone. Nothing happens where the name is another's by now.
+        Events: limit, where changed. Audit: "limit", for the configuration's that changed.
         """
         ...
 

@@ -49,6 +49,7 @@ from qo.store.values import (
     Outcome,
     Registration,
     Renewal,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -117,7 +118,9 @@ def check_claim(*, worker: str, tasks: Sequence[str], places: int, lease_ms: int
     check_name("claim_id", claim_id)
 
 
-def check_renewals(renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> None:
+def check_renewals(
+    renewals: Sequence[Renewal], *, worker: str | None, instance: str = "", tickets: Sequence[str]
+) -> None:
     for renewal in renewals:
         check_name("holder", renewal.holder)
         check_name("token", renewal.token)
@@ -125,6 +128,7 @@ def check_renewals(renewals: Sequence[Renewal], *, worker: str | None, tickets: 
         check_number("extend_ms", renewal.extend_ms, 0, MAX_SPAN_MS)
     if worker is not None:
         check_name("worker", worker)
+    check_instance("instance", instance)
     for holder in listed("tickets", tickets):
         check_name("holder", holder)
 
@@ -237,6 +241,9 @@ def check_release(holders: Sequence[tuple[str, str | None]]) -> None:
 
 def check_registration(registration: Registration) -> None:
     check_name("name", registration.name)
+    check_instance("instance", registration.instance)
+    if registration.replaces is not None:
+        check_instance("replaces", registration.replaces)
     named = set()
     for task in registration.tasks:
         check_task(task.name)
@@ -250,6 +257,7 @@ def check_registration(registration: Registration) -> None:
             check_number("max_attempts of task", task.max_attempts, 1, of=task.name)
     # A worker that says goodbye has no tasks, and then its places mean nothing.
     check_number("places", registration.places, 1 if named else 0)
+    check_limits(registration.limits, exactly=Source.CONFIGURATION)
     check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)
     check_number("lease_ms", registration.lease_ms, 1, MAX_SPAN_MS)
     if registration.host is not None:
@@ -258,11 +266,31 @@ def check_registration(registration: Registration) -> None:
         check_number("pid", registration.pid, 0)
 
 
-def check_limits(limits: Sequence[Limit]) -> None:
+def check_instance(field: str, instance: str) -> None:
+    """The id of one worker among all that ever had its name; empty for who makes none."""
+    if instance != "":
+        check_name(field, instance)
+
+
+def check_limits(limits: Sequence[Limit], *, exactly: Source | None = None) -> None:
+    if exactly is not None:
+        check_source(exactly)
     for limit in limits:
         check_group(limit.group)
         check_number("limit of group", limit.slots, 0, of=limit.group)
         check_source(limit.source)
+        if exactly is not None and limit.source != exactly:
+            raise InvalidValue(
+                f"limits has one of group {shown(limit.group)} from the source {limit.source.name.lower()}; "
+                f"here all of them come from the {exactly.name.lower()}."
+            )
+
+
+def check_removal(group: str, *, only: Source | None, by: str | None) -> None:
+    check_group(group)
+    if only is not None:
+        check_source(only)
+    check_by(by)
 
 
 def check_upkeep(**numbers: int) -> None:

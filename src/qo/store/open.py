@@ -27,6 +27,7 @@ async def open_store(
     namespace: str = "default",
     bounds: Bounds | None = None,
     accept_eviction: bool = False,
+    create: bool = True,
     waits: bool = False,
 ) -> Store:
     """Open the store that a url names. Raises SettingsError for a url no store understands.
@@ -34,13 +35,14 @@ async def open_store(
     A namespace is a set of keys of its own on Redis; of SQLite, one other than "default" is a file of its own beside
     the named one: `qo.db` and `qo.team-a.db`. What could be more than a name there is percent-encoded.
     `accept_eviction`: a Redis server that may throw jobs away when its memory is full is used all the same.
-    `waits`: for a store that is away until it is there, which the store logs.
+    `create` False: raises NoStoreYet where nobody has made the store yet. `waits`: for a store that is away until it is
+    there, which the store logs.
     """
     if is_redis(url):
         from qo.store.redis import RedisStore
 
         return await RedisStore.open(
-            url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction, waits=waits
+            url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction, create=create, waits=waits
         )
     if is_bucket(url):
         raise SettingsError(
@@ -51,7 +53,8 @@ async def open_store(
 
     if url.rstrip("/") == "memory:" and url != "memory:":
         return await SQLiteStore.open(":memory:", bounds=bounds)
-    return await SQLiteStore.open(_in_namespace(_path_in(url), namespace), bounds=bounds, waits=waits)
+    path = _in_namespace(_path_in(url), namespace)
+    return await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits)
 
 
 def url_of(path: Path) -> str:

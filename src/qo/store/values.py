@@ -59,6 +59,13 @@ class LimitIgnored(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     in_force: Limit
 
 
+class LimitChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A limit that was set, and the one it took the place of; None where the group had none."""
+
+    limit: Limit
+    before: Limit | None = None
+
+
 class SlotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     slot_id: int
     holder: str
@@ -263,6 +270,9 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`held` answers the renewals, in order. `now_ms` is the store's time."""
 
     held: tuple[Held, ...]
+    registration: Held | None = None
+    """of the worker that was named: its holder is the worker, its token the instance; `lost`: it is not registered (any
+    more), and has to register again"""
     now_ms: int
 
 
@@ -362,9 +372,17 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Without `tasks`: the worker is gone."""
+
     name: str
+    instance: str = ""
+    """which of the workers that ever had this name: an id that each makes for itself"""
+    replaces: str | None = None
+    """the instance that is known to be dead, and whose name this one takes"""
     tasks: tuple[TaskOptions, ...]
     places: int
+    limits: tuple[Limit, ...] = ()
+    """those of the worker's configuration"""
     lifetime_ms: int = 30_000
     lease_ms: int = DEFAULT_LEASE_MS
     """how long the leases of this worker's jobs last"""
@@ -372,22 +390,29 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pid: int | None = None
 
 
-class Registered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`ignored`: the limits that a stronger source kept out. `now_ms` is the store's time."""
-
-    ignored: tuple[LimitIgnored, ...] = ()
-    now_ms: int
-
-
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
+    instance: str = ""
     tasks: tuple[str, ...]
     places: int
     running: int
     registered_at: datetime
+    heard_at: datetime
+    """when it registered or last renewed that"""
     expires_at: datetime
     host: str | None = None
     pid: int | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to a registration. `namesake`: a live worker has that name, and nothing was registered or changed.
+    `changed` are the configuration's limits that were set, `ignored` those limits that a stronger source keeps out.
+    `now_ms` is the store's time."""
+
+    namesake: WorkerInfo | None = None
+    changed: tuple[LimitChange, ...] = ()
+    ignored: tuple[LimitIgnored, ...] = ()
+    now_ms: int
 
 
 # --- upkeep and reading ---------------------------------------------------------------------------------------
@@ -436,7 +461,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `ahead` counts the jobs in line before it; `groups` are those of its groups without room, gates included,
     in the order a claim looks at them; `waits_for` is the phase before it, with `waits_for_state` None when that
     one is not known (not submitted yet, or forgotten with its parent); `has_worker` tells whether a live worker
-    handles its task.
+    handles its task. `worker` is the one that holds the job, else the one that was heard of last of those that handle
+    its task, live or not; `heard_at` is when. Both are None where the store knows no such worker.
     """
 
     job: Job
@@ -445,6 +471,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     waits_for: int | None = None
     waits_for_state: State | None = None
     has_worker: bool = False
+    worker: str | None = None
+    heard_at: datetime | None = None
 
 
 class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

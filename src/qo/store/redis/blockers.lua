@@ -1,8 +1,8 @@
 -- blockers: what stands between a job and its start.
 --
 -- Arguments  job_id
--- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task;
---            refused: no_job
+-- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task, and the
+--            worker that was heard of last; refused: no_job
 -- flags no-writes
 -- include lib/status.lua
 -- include lib/answer.lua
@@ -26,13 +26,20 @@ if row.state == 'waiting' and row.phase then
     waits_for, waits_for_state = row.phase - 1, state
   end
 end
-local has_worker = false
-for _, worker in ipairs(workers.live()) do
-  for _, task in ipairs(worker.tasks) do
-    has_worker = has_worker or task == row.task
+local is_held = row.state == 'starting' or row.state == 'running'
+local has_worker, heard_last = false, nil
+for _, worker in ipairs(workers.all()) do
+  local takes = workers.takes(worker, row.task)
+  has_worker = has_worker or (takes and worker.expires_at > step.now)
+  local counts = takes
+  if is_held then
+    counts = worker.name == row.worker
+  end
+  if counts and (not heard_last or worker.heard_at > heard_last.heard_at) then
+    heard_last = worker
   end
 end
 return answer.send({
   jobs = { answer.job(row) }, groups = full, waits_for = waits_for, waits_for_state = waits_for_state,
-  has_worker = has_worker,
+  has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
 })

@@ -11,6 +11,7 @@ from qo.errors import JobNotFound, ParentNotFound
 from qo.event import SIGNALS, AuditEntry, Event, Feed
 from qo.job import Job, State, moment
 from qo.store import check
+from qo.store.redis import wire
 from qo.store.redis.calling import Calling, refused
 from qo.store.redis.rows import plain_token
 from qo.store.values import (
@@ -113,7 +114,7 @@ class Reading(Calling):
         if refused(reply) is not None:
             raise JobNotFound(job_id)
         (job,) = reply.jobs()
-        state = reply.answer.get("waits_for_state")
+        state, heard_at = reply.answer.get("waits_for_state"), reply.answer.get("heard_at")
         return Blockers(
             job=job,
             ahead=None if job.position is None else job.position - 1,
@@ -121,6 +122,8 @@ class Reading(Calling):
             waits_for=reply.answer.get("waits_for"),
             waits_for_state=None if state is None else State(state),
             has_worker=reply.answer["has_worker"],
+            worker=reply.answer.get("worker"),
+            heard_at=None if heard_at is None else moment(heard_at),
         )
 
     async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
@@ -133,19 +136,7 @@ class Reading(Calling):
         return tuple(_status(group) for group in (await self._run("groups", {})).answer["groups"])
 
     async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
-        return tuple(
-            WorkerInfo(
-                name=worker["name"],
-                tasks=tuple(worker["tasks"]),
-                places=worker["places"],
-                running=worker["running"],
-                registered_at=moment(worker["registered_at"]),
-                expires_at=moment(worker["expires_at"]),
-                host=worker.get("host"),
-                pid=worker.get("pid"),
-            )
-            for worker in (await self._run("workers", {}, now=now)).answer["workers"]
-        )
+        return tuple(map(wire.worker, (await self._run("workers", {}, now=now)).answer["workers"]))
 
     async def usage(self, user: str, *, now: int | None = None) -> UserUsage:
         return UserUsage(user=user, **(await self._run("usage", {"user": user}, now=now)).answer)

@@ -1,10 +1,12 @@
 -- register: a worker has started, or is gone.
 --
--- Arguments  name, tasks (none: gone), places, lifetime_ms, lease_ms, host, pid
--- Answers    limits that a stronger source keeps out; the time
--- Events     limit, where changed
+-- Arguments  name, instance, replaces, tasks (none: gone), places, limits, lifetime_ms, lease_ms, host, pid
+-- Answers    a live worker that has the name already, and then nothing is written; else the configuration's limits that
+--            changed, and limits that a stronger source keeps out; the time
+-- Events     limit, where changed. Audit "limit" for the configuration's, where changed
 -- flags allow-oom
 -- include lib/limits.lua
+-- include lib/workers.lua
 -- include lib/wake.lua
 
 local function replace_options(task)
@@ -29,27 +31,43 @@ local function replace_options(task)
   end
 end
 
-local ignored = {}
-if arguments.tasks then
-  local names = {}
-  for i, task in ipairs(arguments.tasks) do
-    names[i] = task.name
+local known = workers.find(arguments.name)
+local is_own = known and known.instance == arguments.instance
+
+if not arguments.tasks then
+  if is_own or not known then
+    call('HDEL', key('workers'), arguments.name)
+    wake.forget_wholly(arguments.name, known and known.tasks or NONE)
   end
-  call('HSET', key('workers'), arguments.name, cmsgpack.pack({
-    tasks = names, places = arguments.places, lifetime_ms = arguments.lifetime_ms, host = arguments.host,
-    pid = arguments.pid, registered_at = step.now, expires_at = step.now + arguments.lifetime_ms,
-  }))
-  for _, task in ipairs(arguments.tasks) do
-    replace_options(task)
-    limits.grant(task.name, task.limit, TASK, ignored)
+  hand_over()
+  return step.answer({ now = step.now })
+end
+
+if known and not is_own then
+  if known.expires_at > step.now and known.instance ~= arguments.replaces then
+    return step.answer({ namesake = workers.count_running(known), now = step.now })
   end
-  if arguments.lease_ms ~= step.counter('lease_ms') then
-    step.set_counter('lease_ms', arguments.lease_ms)
-  end
-else
-  local known = call('HGET', key('workers'), arguments.name)
-  call('HDEL', key('workers'), arguments.name)
-  wake.forget_wholly(arguments.name, known and cmsgpack.unpack(known).tasks or NONE)
+  -- It may have offered to take a job. Claimed for that offer, the job would wait until its lease is over.
+  wake.forget_wholly(arguments.name, known.tasks)
+end
+
+local names = {}
+for i, task in ipairs(arguments.tasks) do
+  names[i] = task.name
+end
+workers.save({
+  name = arguments.name, instance = arguments.instance, tasks = names, places = arguments.places,
+  lifetime_ms = arguments.lifetime_ms, host = arguments.host, pid = arguments.pid, registered_at = step.now,
+  heard_at = step.now, expires_at = step.now + arguments.lifetime_ms,
+})
+local changed, ignored = {}, {}
+limits.apply(arguments.limits, arguments.name, ignored, changed)
+for _, task in ipairs(arguments.tasks) do
+  replace_options(task)
+  limits.grant(task.name, task.limit, TASK, ignored)
+end
+if arguments.lease_ms ~= step.counter('lease_ms') then
+  step.set_counter('lease_ms', arguments.lease_ms)
 end
 hand_over()
-return step.answer({ ignored = ignored, now = step.now })
+return step.answer({ changed = changed, ignored = ignored, now = step.now })

@@ -1,12 +1,14 @@
 -- renew: keep leases, tickets and a worker's registration alive.
 --
--- Arguments  renewals, worker, tickets
--- Answers    for each lease, its new end, or that it is lost; whether a cancel is wanted. The time
+-- Arguments  renewals, worker, instance, tickets
+-- Answers    for each lease, and for the registration, its new end, or that it is lost; whether a cancel is wanted. The
+--            time
 -- Events     none
 --
 -- A lost lease is reported and never added back: that would make two owners.
 -- flags allow-oom
 -- include lib/catch_up.lua
+-- include lib/workers.lua
 
 local tokens = {}
 for i, renewal in ipairs(arguments.renewals) do
@@ -21,14 +23,6 @@ end
 rows.load(numbers)
 
 local ends_gap = catch_up.note_time()
-if arguments.worker then
-  local text = call('HGET', key('workers'), arguments.worker)
-  if text then
-    local worker = cmsgpack.unpack(text)
-    worker.expires_at = step.now + worker.lifetime_ms
-    call('HSET', key('workers'), arguments.worker, cmsgpack.pack(worker))
-  end
-end
 for _, holder in ipairs(arguments.tickets or NONE) do
   local ticket = tickets.get(holder)
   if ticket then
@@ -54,4 +48,15 @@ for i, renewal in ipairs(arguments.renewals) do
     answers[i] = { lost = true }
   end
 end
-return step.answer({ answers = answers, now = step.now })
+local registration
+if arguments.worker then
+  local worker = workers.find(arguments.worker)
+  if worker and worker.instance == arguments.instance then
+    worker.heard_at, worker.expires_at = step.now, step.now + worker.lifetime_ms
+    workers.save(worker)
+    registration = { expires_at = worker.expires_at }
+  else
+    registration = { lost = true }
+  end
+end
+return step.answer({ answers = answers, registration = registration, now = step.now })

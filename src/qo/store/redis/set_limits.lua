@@ -1,13 +1,16 @@
 -- set_limits: the one limit a group has, and where it comes from.
 --
--- Arguments  limits, by
+-- Arguments  limits, exactly (a source whose other limits go), by
 -- Answers    limits that a stronger source keeps out
--- Events     limit, where changed. Audit "limit" for operators, where changed
+-- Events     limit, where changed. Audit "limit" for operators and the configuration, where changed
 -- flags allow-oom
 -- include lib/limits.lua
 -- include lib/wake.lua
 
 local ignored = {}
 limits.apply(arguments.limits, arguments.by, ignored)
+if arguments.exactly then
+  limits.remove_others(arguments.limits, arguments.exactly, arguments.by)
+end
 hand_over()
 return step.answer({ ignored = ignored })

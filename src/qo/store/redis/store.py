@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, SlotNotFound, StoreUnavailable
+from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, NoStoreYet, SlotNotFound, StoreUnavailable
 from qo.event import SIGNALS, Feed
 from qo.job import Job, JobError, State
 from qo.store import check
@@ -45,6 +45,7 @@ from qo.store.values import (
     Reminder,
     Renewal,
     Renewed,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -65,6 +66,7 @@ class RedisStore(Reading):
     def __init__(self, client: Client, bounds: Bounds) -> None:
         super().__init__(client, bounds)
         self.promise = ""
+        self.location = ""
         self._waking = Waking(client)
 
     @classmethod
@@ -75,16 +77,19 @@ class RedisStore(Reading):
         namespace: str = "default",
         bounds: Bounds | None = None,
         accept_eviction: bool = False,
+        create: bool = True,
         patience_seconds: float = PATIENCE_SECONDS,
         waits: bool = False,
     ) -> RedisStore:
-        """`accept_eviction`: use a server that may throw jobs away when its memory is full. `waits`: until it is
-        there; otherwise raises StoreAway when patience is over."""
+        """`accept_eviction`: use a server that may throw jobs away when its memory is full. `create` False: raises
+        NoStoreYet where the namespace has not been used yet. `waits`: until the server is there; otherwise raises
+        StoreAway when patience is over."""
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
 
         async def check_server() -> None:
             store.promise = await describe(store.client, accept_eviction=accept_eviction)
-            await store._check_schema()
+            store.location = f"Redis at {store.client.address}, namespace {namespace}"
+            await store._check_schema(create=create)
 
         try:
             await (until_there(check_server) if waits else check_server())
@@ -93,8 +98,10 @@ class RedisStore(Reading):
             raise
         return store
 
-    async def _check_schema(self) -> None:
+    async def _check_schema(self, *, create: bool) -> None:
         written = await self._command("GET", "schema")
+        if written is None and not create:
+            raise NoStoreYet(self.location)
         if written is None:
             written = await self._begin_namespace()
         found = int(written)
@@ -154,20 +161,25 @@ class RedisStore(Reading):
         renewals: Sequence[Renewal],
         *,
         worker: str | None = None,
+        instance: str = "",
         tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> Renewed:
-        check.check_renewals(renewals, worker=worker, tickets=tickets)
+        check.check_renewals(renewals, worker=worker, instance=instance, tickets=tickets)
         wanted = {
             "renewals": [wire.renewal(renewal) for renewal in renewals],
             "worker": worker,
+            "instance": instance,
             "tickets": list(tickets),
         }
         extends = any(renewal.extend_ms for renewal in renewals)
         reply = await self._run("renew", wanted, now=now, once=extends)
         answers = zip(renewals, reply.answer["answers"], strict=True)
-        held = tuple(wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers)
-        return Renewed(held=held, now_ms=reply.answer["now"])
+        return Renewed(
+            held=tuple(wire.held(renewal.holder, renewal.token, answer) for renewal, answer in answers),
+            registration=None if worker is None else wire.held(worker, instance, reply.answer["registration"]),
+            now_ms=reply.answer["now"],
+        )
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
         blobs: list[bytes] = []
@@ -270,16 +282,23 @@ class RedisStore(Reading):
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def set_limits(
-        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+        self,
+        limits: Sequence[Limit],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
-        check.check_limits(limits)
+        check.check_limits(limits, exactly=exactly)
         check_by(by)
-        return wire.ignored(await self._run("set_limits", {"limits": list(limits), "by": by}, now=now, once=True))
+        wanted = {"limits": list(limits), "exactly": exactly, "by": by}
+        return wire.ignored(await self._run("set_limits", wanted, now=now, once=True))
 
-    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        check_group(group)
-        check_by(by)
-        await self._run("remove_limit", {"group": group, "by": by}, now=now, once=True)
+    async def remove_limit(
+        self, group: str, *, only: Source | None = None, by: str | None = None, now: int | None = None
+    ) -> None:
+        check.check_removal(group, only=only, by=by)
+        await self._run("remove_limit", {"group": group, "only": only, "by": by}, now=now, once=True)
 
     async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
         check_group(group)
@@ -318,8 +337,7 @@ class RedisStore(Reading):
 
     async def register(self, registration: Registration, *, now: int | None = None) -> Registered:
         check.check_registration(registration)
-        reply = await self._run("register", wire.registration(registration), now=now, once=True)
-        return Registered(ignored=wire.ignored(reply), now_ms=reply.answer["now"])
+        return wire.registered(await self._run("register", wire.registration(registration), now=now, once=True))
 
     # --- upkeep -----------------------------------------------------------------------------------------------
 

@@ -20,17 +20,20 @@ from qo.store.values import (
     Finished,
     Grant,
     Held,
+    LimitChange,
     LimitIgnored,
     Outcome,
     Portion,
     Refusal,
     RefusalReason,
+    Registered,
     Registration,
     Reminder,
     Renewal,
     Submission,
     TaskOptions,
     Ticket,
+    WorkerInfo,
 )
 
 _to_json = msgspec.json.Encoder().encode
@@ -88,8 +91,11 @@ def outcome(item: Outcome, blobs: list[bytes]) -> dict[str, Any]:
 def registration(item: Registration) -> dict[str, Any]:
     return {
         "name": item.name,
+        "instance": item.instance,
+        "replaces": item.replaces,
         "tasks": [_task(task) for task in item.tasks] or None,
         "places": item.places,
+        "limits": list(item.limits) or None,
         "lifetime_ms": item.lifetime_ms,
         "lease_ms": item.lease_ms,
         "host": item.host,
@@ -168,6 +174,31 @@ def grant(item: Ticket, answer: Mapping[str, Any]) -> Grant:
 
 def reminder(answer: Mapping[str, Any]) -> Reminder:
     return Reminder(job_id=answer["job_id"], number=answer["number"], confirmation_required_at=moment(answer["since"]))
+
+
+def worker(answer: Mapping[str, Any]) -> WorkerInfo:
+    return WorkerInfo(
+        name=answer["name"],
+        instance=answer["instance"],
+        tasks=tuple(answer["tasks"]),
+        places=answer["places"],
+        running=answer["running"],
+        registered_at=moment(answer["registered_at"]),
+        heard_at=moment(answer["heard_at"]),
+        expires_at=moment(answer["expires_at"]),
+        host=answer.get("host"),
+        pid=answer.get("pid"),
+    )
+
+
+def registered(reply: Reply) -> Registered:
+    namesake = reply.answer.get("namesake")
+    return Registered(
+        namesake=None if namesake is None else worker(namesake),
+        changed=msgspec.convert(reply.answer.get("changed") or (), tuple[LimitChange, ...]),
+        ignored=_limits_ignored(reply.answer.get("ignored") or ()),
+        now_ms=reply.answer["now"],
+    )
 
 
 def ignored(reply: Reply) -> tuple[LimitIgnored, ...]:

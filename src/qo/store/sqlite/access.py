@@ -40,8 +40,10 @@ class Access:
         if not self._in_memory and os.path.exists(path) and _identity(path) in _open_elsewhere:
             raise StoreUnavailable(self._forked())
         if self._in_memory:
+            self.location = "the memory of this process"
             self.promise = "memory: jobs live as long as this process"
         else:
+            self.location = location_of(path)
             self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
         db = self._prepared()
         self._checkpointer = None if self._in_memory else Checkpointer(self._trouble, db)
@@ -156,3 +158,7 @@ class Access:
 def _identity(path: str) -> tuple[int, int]:
     found = os.stat(path)
     return found.st_dev, found.st_ino
+
+
+def location_of(path: str) -> str:
+    return f"SQLite file {os.path.abspath(path)}"

@@ -1,8 +1,9 @@
 """register: a worker has started, or is gone.
 
-Writes   the worker; its tasks' groups and limits; how long leases last
-Answers  limits that a stronger source keeps out; the time
-Events   limit, where changed
+Writes   the worker; the configuration's limits; its tasks' groups and limits; how long leases last
+Answers  a live worker that has the name already, and then nothing is written; else the configuration's limits that
+         changed, and limits that a stronger source keeps out; the time
+Events   limit, where changed. Audit "limit" for the configuration's, where changed
 """
 
 from __future__ import annotations
@@ -10,18 +11,45 @@ from __future__ import annotations
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.line import LINE_FIELDS, enter_again
 from qo.store.sqlite.rows import save, select, to_json
-from qo.store.sqlite.set_limits import grant_limit
+from qo.store.sqlite.set_limits import apply_limits, grant_limit
 from qo.store.sqlite.step import Step
-from qo.store.values import LimitIgnored, Registered, Registration, Source, TaskOptions
+from qo.store.sqlite.watching import worker_named
+from qo.store.values import Registered, Registration, Source, TaskOptions, WorkerInfo
 
 
 def register(step: Step, registration: Registration) -> Registered:
     if not registration.tasks:
-        step.db.execute("DELETE FROM worker WHERE name = ?", (registration.name,))
+        step.db.execute(
+            "DELETE FROM worker WHERE name = ? AND instance = ?", (registration.name, registration.instance)
+        )
         hand_over(step)
         return Registered(now_ms=step.now)
+    namesake = _namesake(step, registration)
+    if namesake is not None:
+        return Registered(namesake=namesake, now_ms=step.now)
+    _write_worker(step, registration)
+    changed, ignored = apply_limits(step, registration.limits, by=registration.name)
+    for task in registration.tasks:
+        _replace_options(step, task)
+        ignored += grant_limit(step, task.name, task.limit, Source.TASK)
+    if registration.lease_ms != step.number("lease_ms"):
+        step.set_counter("lease_ms", registration.lease_ms)
+    hand_over(step)
+    return Registered(changed=changed, ignored=ignored, now_ms=step.now)
+
+
+def _namesake(step: Step, registration: Registration) -> WorkerInfo | None:
+    """Another worker that has the name and lives, as far as is known here and where it registers."""
+    found = worker_named(step.db, registration.name, now=step.now)
+    if found is None or found.instance in (registration.instance, registration.replaces):
+        return None
+    return found
+
+
+def _write_worker(step: Step, registration: Registration) -> None:
     step.db.execute(
-        "INSERT OR REPLACE INTO worker VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO worker (name, tasks, places, lifetime_ms, host, pid, registered_at, expires_at,"
+        " instance, heard_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             registration.name,
             to_json([task.name for task in registration.tasks]),
@@ -31,16 +59,10 @@ def register(step: Step, registration: Registration) -> Registered:
             registration.pid,
             step.now,
             step.now + registration.lifetime_ms,
+            registration.instance,
+            step.now,
         ),
     )
-    ignored: tuple[LimitIgnored, ...] = ()
-    for task in registration.tasks:
-        _replace_options(step, task)
-        ignored += grant_limit(step, task.name, task.limit, Source.TASK)
-    if registration.lease_ms != step.number("lease_ms"):
-        step.set_counter("lease_ms", registration.lease_ms)
-    hand_over(step)
-    return Registered(ignored=ignored, now_ms=step.now)
 
 
 def _replace_options(step: Step, task: TaskOptions) -> None:

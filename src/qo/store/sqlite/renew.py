@@ -1,7 +1,7 @@
 """renew: keep leases, tickets and a worker's registration alive.
 
 Writes   ends of leases and tickets, the worker's; the time noted
-Answers  for each lease, its new end, or that it is lost; whether a cancel is wanted
+Answers  for each lease, and then for the registration, its new end, or that it is lost; whether a cancel is wanted
 Events   none
 
 A lost lease is reported and never added back: that would make two owners.
@@ -21,13 +21,17 @@ LONGEST_TOKEN = 18
 """digits: what SQLite can surely hold, and microseconds for the next thirty thousand years"""
 
 
-def renew(step: Step, renewals: Sequence[Renewal], *, worker: str | None, tickets: Sequence[str]) -> Renewed:
+def renew(
+    step: Step, renewals: Sequence[Renewal], *, worker: str | None, instance: str, tickets: Sequence[str]
+) -> Renewed:
     ends_gap = note_time(step)
-    if worker is not None:
-        step.db.execute("UPDATE worker SET expires_at = ? + lifetime_ms WHERE name = ?", (step.now, worker))
     for holder in tickets:
         step.db.execute("UPDATE ticket SET expires_at = ? + wait_ms WHERE holder = ?", (counted_now(step), holder))
-    return Renewed(held=tuple(_renew(step, renewal, ends_gap=ends_gap) for renewal in renewals), now_ms=step.now)
+    return Renewed(
+        held=tuple(_renew(step, renewal, ends_gap=ends_gap) for renewal in renewals),
+        registration=None if worker is None else _renew_registration(step, worker, instance),
+        now_ms=step.now,
+    )
 
 
 def _renew(step: Step, renewal: Renewal, *, ends_gap: bool) -> Held:
@@ -47,6 +51,18 @@ def _renew(step: Step, renewal: Renewal, *, ends_gap: bool) -> Held:
         cancel_wanted=bool(cancel_wanted),
         expires_at=moment(on_the_clock(step, expires_at)),
     )
+
+
+def _renew_registration(step: Step, worker: str, instance: str) -> Held:
+    expires_at = sql.value(
+        step.db,
+        "UPDATE worker SET expires_at = ?1 + lifetime_ms, heard_at = ?1 WHERE name = ?2 AND instance = ?3"
+        " RETURNING expires_at",
+        (step.now, worker, instance),
+    )
+    if expires_at is None:
+        return Held(holder=worker, token=instance, lost=True)
+    return Held(holder=worker, token=instance, expires_at=moment(expires_at))
 
 
 def _find_lease(step: Step, holder: str, token: str) -> tuple[int, int | None, int] | None:

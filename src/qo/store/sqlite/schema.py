@@ -275,7 +275,14 @@ ALTER TABLE job ADD COLUMN undisturbed_key INTEGER; -- the order key before a pe
 ALTER TABLE job ADD COLUMN displaced TEXT;          -- how a person put it further back
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED)
+# A worker is told from others of its name by its instance, and it is known when it was last heard of.
+WORKER_INSTANCES = """
+ALTER TABLE worker ADD COLUMN instance TEXT NOT NULL DEFAULT '';
+ALTER TABLE worker ADD COLUMN heard_at INTEGER NOT NULL DEFAULT 0;
+UPDATE worker SET heard_at = expires_at - lifetime_ms;
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

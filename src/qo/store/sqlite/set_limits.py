@@ -2,34 +2,45 @@
 
 Writes   the group; slots of running jobs that are recorded from now on
 Answers  limits that a stronger source keeps out
-Events   limit, where changed. Audit "limit" for operators, where changed
+Events   limit, where changed. Audit "limit" for operators and the configuration, where changed
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from qo.event import LIMIT
+from qo.store.sqlite import sql
+from qo.store.sqlite.groups import Group
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.step import Step
-from qo.store.values import Limit, LimitIgnored, Source
+from qo.store.values import Limit, LimitChange, LimitIgnored, Source
+
+AUDITED = (Source.OPERATOR, Source.CONFIGURATION)
 
 
-def set_limits(step: Step, limits: Iterable[Limit], *, by: str | None) -> tuple[LimitIgnored, ...]:
-    ignored = apply_limits(step, limits, by=by)
+def set_limits(
+    step: Step, limits: Sequence[Limit], *, exactly: Source | None, by: str | None
+) -> tuple[LimitIgnored, ...]:
+    _, ignored = apply_limits(step, limits, by=by)
+    if exactly is not None:
+        _remove_others(step, limits, exactly, by)
     hand_over(step)
     return ignored
 
 
-def remove_limit(step: Step, group: str, *, by: str | None) -> None:
-    removed = drop_limit(step, group)
-    if removed is not None:
-        step.audit(by, "limit", group, {"limit": None, "source": removed})
+def remove_limit(step: Step, group: str, *, only: Source | None, by: str | None) -> None:
+    _remove(step, group, only, by)
     hand_over(step)
 
 
-def apply_limits(step: Step, limits: Iterable[Limit], *, by: str | None = None) -> tuple[LimitIgnored, ...]:
-    return tuple(ignored for limit in limits if (ignored := _apply(step, limit, by)) is not None)
+def apply_limits(
+    step: Step, limits: Iterable[Limit], *, by: str | None = None
+) -> tuple[tuple[LimitChange, ...], tuple[LimitIgnored, ...]]:
+    """Those that were changed, and those that a stronger source keeps out."""
+    answers = [_apply(step, limit, by) for limit in limits]
+    changed = tuple(answer for answer in answers if isinstance(answer, LimitChange))
+    return changed, tuple(answer for answer in answers if isinstance(answer, LimitIgnored))
 
 
 def grant_limit(step: Step, group: str, slots: int | None, source: Source) -> tuple[LimitIgnored, ...]:
@@ -37,39 +48,56 @@ def grant_limit(step: Step, group: str, slots: int | None, source: Source) -> tu
     if slots is None:
         drop_limit(step, group, only=source)
         return ()
-    return apply_limits(step, [Limit(group=group, slots=slots, source=source)])
+    return apply_limits(step, [Limit(group=group, slots=slots, source=source)])[1]
 
 
-def _apply(step: Step, limit: Limit, by: str | None) -> LimitIgnored | None:
+def _apply(step: Step, limit: Limit, by: str | None) -> LimitChange | LimitIgnored | None:
     group = step.groups.get(limit.group)
-    if group.limit is not None and group.source is not None:
-        if limit.source > group.source or limit.source == Source.SUBMIT:
-            if limit.slots == group.limit:
-                return None
-            in_force = Limit(group=group.name, slots=group.limit, source=Source(group.source))
-            return LimitIgnored(wanted=limit, in_force=in_force)
-        if (group.limit, group.source) == (limit.slots, limit.source):
+    before = _limit_of(group)
+    if before is not None:
+        if limit.source > before.source or limit.source == Source.SUBMIT:
+            return None if limit.slots == before.slots else LimitIgnored(wanted=limit, in_force=before)
+        if before == limit:
             return None
-    had_none = group.limit is None
     group.limit, group.source = limit.slots, int(limit.source)
     group.last_job = max(group.last_job, step.number("last_job"))
     step.groups.store(group)
-    if had_none:
+    if before is None:
         step.groups.adopt(group.name)
     detail = {"limit": group.limit, "source": group.source}
     step.event(LIMIT, group.name, detail)
-    if limit.source == Source.OPERATOR:
-        step.audit(by, "limit", group.name, detail)
-    return None
+    if limit.source in AUDITED:
+        step.audit(by, "limit", group.name, {**detail, "from": None if before is None else before.slots})
+    return LimitChange(limit=limit, before=before)
 
 
-def drop_limit(step: Step, name: str, *, only: Source | None = None) -> int | None:
-    """Remove a group's limit (if it is of this source) and answer its source; None where nothing was removed."""
+def _remove_others(step: Step, limits: Iterable[Limit], source: Source, by: str | None) -> None:
+    """Remove the limits of a source that are not among these."""
+    kept = {limit.group for limit in limits}
+    for (name,) in sql.rows(step.db, "SELECT name FROM grp WHERE source = ? ORDER BY name", (int(source),)):
+        if name not in kept:
+            _remove(step, name, source, by)
+
+
+def _remove(step: Step, group: str, only: Source | None, by: str | None) -> None:
+    removed = drop_limit(step, group, only=only)
+    if removed is not None:
+        step.audit(by, "limit", group, {"limit": None, "source": int(removed.source), "from": removed.slots})
+
+
+def drop_limit(step: Step, name: str, *, only: Source | None = None) -> Limit | None:
+    """Remove a group's limit (if it is of this source) and answer what it was; None where nothing was removed."""
     group = step.groups.get(name)
-    source = group.source
-    if group.limit is None or source is None or (only is not None and source != only):
+    removed = _limit_of(group)
+    if removed is None or (only is not None and removed.source != only):
         return None
     group.limit = group.source = None
     step.groups.store(group)
-    step.event(LIMIT, name, {"limit": None, "source": source})
-    return source
+    step.event(LIMIT, name, {"limit": None, "source": int(removed.source)})
+    return removed
+
+
+def _limit_of(group: Group) -> Limit | None:
+    if group.limit is None or group.source is None:
+        return None
+    return Limit(group=group.name, slots=group.limit, source=Source(group.source))

@@ -7,10 +7,12 @@ lose nothing that was acknowledged. A memory store lives as long as its process.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from qo.errors import NoStoreYet
 from qo.event import SIGNALS, AuditEntry, Feed
 from qo.job import Job, JobError
 from qo.spans import system_ms
@@ -18,7 +20,7 @@ from qo.store import check
 from qo.store.away import until_there
 from qo.store.check_value import check_by, check_group, check_job_error, check_priority
 from qo.store.sqlite import places, reading, watching
-from qo.store.sqlite.access import Access
+from qo.store.sqlite.access import Access, location_of
 from qo.store.sqlite.acquire import acquire, release
 from qo.store.sqlite.advance import advance
 from qo.store.sqlite.age import age, fail_unconfirmed, take_reminders
@@ -26,7 +28,7 @@ from qo.store.sqlite.cancel import cancel
 from qo.store.sqlite.catch_up import catch_up
 from qo.store.sqlite.claim import claim
 from qo.store.sqlite.confirm import confirm
-from qo.store.sqlite.file_trouble import FileTrouble
+from qo.store.sqlite.file_trouble import MEMORY, FileTrouble
 from qo.store.sqlite.finish import finish
 from qo.store.sqlite.forget import forget
 from qo.store.sqlite.move import move
@@ -70,6 +72,7 @@ from qo.store.values import (
     Renewal,
     Renewed,
     SeriesPoint,
+    Source,
     Standing,
     Submission,
     Ticket,
@@ -90,9 +93,13 @@ class SQLiteStore(Access):
     kind: Literal["sql", "redis"] = "sql"
 
     @classmethod
-    async def open(cls, path: str, *, bounds: Bounds | None = None, waits: bool = False) -> SQLiteStore:
-        """`waits`: until the file can be used, such as when another process ends its write; otherwise raises StoreAway
-        when that takes too long."""
+    async def open(
+        cls, path: str, *, bounds: Bounds | None = None, create: bool = True, waits: bool = False
+    ) -> SQLiteStore:
+        """`create` False: raises NoStoreYet where there is no file yet. `waits`: until the file can be used, such as
+        when another process ends its write; otherwise raises StoreAway when that takes too long."""
+        if not create and path != MEMORY and not await in_thread(os.path.exists, path):
+            raise NoStoreYet(location_of(path))
         trouble = FileTrouble(path)
 
         async def open_file() -> SQLiteStore:
@@ -124,11 +131,12 @@ class SQLiteStore(Access):
         renewals: Sequence[Renewal],
         *,
         worker: str | None = None,
+        instance: str = "",
         tickets: Sequence[str] = (),
         now: int | None = None,
     ) -> Renewed:
-        check.check_renewals(renewals, worker=worker, tickets=tickets)
-        operation = partial(renew, renewals=renewals, worker=worker, tickets=tickets)
+        check.check_renewals(renewals, worker=worker, instance=instance, tickets=tickets)
+        operation = partial(renew, renewals=renewals, worker=worker, instance=instance, tickets=tickets)
         return await self._write(operation, now, urgent=True)
 
     async def advance(self, advances: Sequence[Advance], *, now: int | None = None) -> list[Held]:
@@ -197,16 +205,22 @@ class SQLiteStore(Access):
     # --- limits -----------------------------------------------------------------------------------------------
 
     async def set_limits(
-        self, limits: Sequence[Limit], *, by: str | None = None, now: int | None = None
+        self,
+        limits: Sequence[Limit],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        now: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
-        check.check_limits(limits)
+        check.check_limits(limits, exactly=exactly)
         check_by(by)
-        return await self._write(partial(set_limits, limits=limits, by=by), now)
+        return await self._write(partial(set_limits, limits=limits, exactly=exactly, by=by), now)
 
-    async def remove_limit(self, group: str, *, by: str | None = None, now: int | None = None) -> None:
-        check_group(group)
-        check_by(by)
-        await self._write(partial(remove_limit, group=group, by=by), now)
+    async def remove_limit(
+        self, group: str, *, only: Source | None = None, by: str | None = None, now: int | None = None
+    ) -> None:
+        check.check_removal(group, only=only, by=by)
+        await self._write(partial(remove_limit, group=group, only=only, by=by), now)
 
     async def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int | None = None) -> None:
         check_group(group)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import apsw
 
-from qo.job import State, moment
+from qo.job import HELD, Job, State, moment
 from qo.policy.days import day_of
 from qo.store.sqlite import reading, sql
 from qo.store.sqlite.rows import decode, names
@@ -60,35 +61,60 @@ def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
         state = reading.state_of_phase(db, found.parent, found.phase - 1)
         if state is not State.SUCCEEDED:
             waits_for, waits_for_state = found.phase - 1, state
+    worker, heard_at = _heard_last(db, found)
     return Blockers(
         job=found,
         ahead=None if found.position is None else found.position - 1,
         groups=tuple(full),
         waits_for=waits_for,
         waits_for_state=waits_for_state,
-        has_worker=any(found.task in worker.tasks for worker in workers(db, now=now)),
+        has_worker=any(found.task in live.tasks for live in workers(db, now=now)),
+        worker=worker,
+        heard_at=heard_at,
     )
 
 
 def workers(db: apsw.Connection, *, now: int) -> tuple[WorkerInfo, ...]:
-    rows = db.execute(
-        "SELECT name, tasks, places, (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL),"
-        " registered_at, expires_at, host, pid FROM worker WHERE expires_at > ? ORDER BY name",
-        (now,),
+    return _workers(db, "expires_at > ? ORDER BY name", (now,))
+
+
+def worker_named(db: apsw.Connection, name: str, *, now: int) -> WorkerInfo | None:
+    """The live worker of this name."""
+    return next(iter(_workers(db, "expires_at > ? AND name = ?", (now, name))), None)
+
+
+def _workers(db: apsw.Connection, where: str, bindings: tuple[object, ...]) -> tuple[WorkerInfo, ...]:
+    rows = sql.rows(
+        db,
+        "SELECT name, instance, tasks, places,"
+        " (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL),"
+        f" registered_at, heard_at, expires_at, host, pid FROM worker WHERE {where}",
+        bindings,
     )
     return tuple(
         WorkerInfo(
             name=name,
+            instance=instance,
             tasks=names(tasks),
             places=places,
             running=running,
             registered_at=moment(registered_at),
+            heard_at=moment(heard_at),
             expires_at=moment(expires_at),
             host=host,
             pid=pid,
         )
-        for name, tasks, places, running, registered_at, expires_at, host, pid in rows
+        for name, instance, tasks, places, running, registered_at, heard_at, expires_at, host, pid in rows
     )
+
+
+def _heard_last(db: apsw.Connection, job: Job) -> tuple[str | None, datetime | None]:
+    """The worker that holds the job, else that of those that handle its task which was heard of last; and when."""
+    rows = sql.rows(db, "SELECT name, tasks, heard_at FROM worker ORDER BY heard_at DESC, name")
+    for name, tasks, heard_at in rows:
+        if name == job.worker if job.state in HELD else job.task in names(tasks):
+            return name, moment(heard_at)
+    return None, None
 
 
 def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:

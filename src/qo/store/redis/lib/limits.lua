@@ -3,57 +3,85 @@
 -- exports limits
 
 local limits = {}
-local OPERATOR = 1
+local OPERATOR, CONFIGURATION = 1, 2
+
+local function limit_of(group)
+  return group.limit and { group = group.name, slots = group.limit, source = group.source } or nil
+end
 
 local function apply(wanted, by)
-  -- What keeps it out, if something of another value does.
+  -- What keeps it out, if something of another value does; else what was changed, if anything was.
   local group = groups.get(wanted.group)
-  if group.limit then
-    if wanted.source > group.source or wanted.source == SUBMIT then
-      if wanted.slots == group.limit then
-        return nil
-      end
-      return { wanted = wanted, in_force = { group = group.name, slots = group.limit, source = group.source } }
+  local before = limit_of(group)
+  if before then
+    if wanted.source > before.source or wanted.source == SUBMIT then
+      return wanted.slots ~= before.slots and { wanted = wanted, in_force = before } or nil
     end
-    if group.limit == wanted.slots and group.source == wanted.source then
+    if before.slots == wanted.slots and before.source == wanted.source then
       return nil
     end
   end
-  local had_none = not group.limit
   group.limit, group.source = wanted.slots, wanted.source
   group.last_job = math.max(group.last_job, step.counter('last_job'))
-  if had_none then
+  if not before then
     group.active = call('ZCARD', written(key('held:', group.name)))
     lease.adopt(group.name)
   end
   groups.store(group)
-  local detail = { limit = group.limit, source = group.source }
-  step.event('limit', group.name, detail)
-  if wanted.source == OPERATOR then
+  step.event('limit', group.name, { limit = group.limit, source = group.source })
+  if wanted.source == OPERATOR or wanted.source == CONFIGURATION then
+    local detail = { limit = group.limit, source = group.source, from = before and before.slots or cjson.null }
     step.audit(by, 'limit', group.name, detail)
   end
+  return nil, { limit = wanted, before = before }
 end
 
-function limits.apply(wanted, by, ignored)
+function limits.apply(wanted, by, ignored, changed)
+  -- What is kept out is added to `ignored`, and where that is wanted, what was set to `changed`.
   for _, limit in ipairs(wanted or NONE) do
-    local kept_out = apply(limit, by)
+    local kept_out, change = apply(limit, by)
     if kept_out then
       ignored[#ignored + 1] = kept_out
+    elseif change and changed then
+      changed[#changed + 1] = change
     end
   end
 end
 
 function limits.drop(name, only)
-  -- Remove a limit, if it is of this source where one is named; the source, where something was removed.
+  -- Remove a limit, if it is of this source where one is named; what it was, where something was removed.
   local group = groups.get(name)
-  local source = group.source
-  if not group.limit or (only and source ~= only) then
+  local removed = limit_of(group)
+  if not removed or (only and removed.source ~= only) then
     return nil
   end
   group.limit, group.source = nil, nil
   groups.store(group)
-  step.event('limit', name, { limit = cjson.null, source = source })
-  return source
+  step.event('limit', name, { limit = cjson.null, source = removed.source })
+  return removed
+end
+
+function limits.remove(name, only, by)
+  -- The same, by a person or by what they wrote down.
+  local removed = limits.drop(name, only)
+  if removed then
+    step.audit(by, 'limit', name, { limit = cjson.null, source = removed.source, from = removed.slots })
+  end
+end
+
+function limits.remove_others(wanted, source, by)
+  -- Those of this source that are not among the wanted ones, by name.
+  local kept, names = {}, call('HKEYS', written(key('groups')))
+  for _, limit in ipairs(wanted) do
+    kept[limit.group] = true
+  end
+  table.sort(names, comes_before)
+  groups.load(names)
+  for _, name in ipairs(names) do
+    if not kept[name] then
+      limits.remove(name, source, by)
+    end
+  end
 end
 
 function limits.grant(name, slots, source, ignored)

@@ -1,22 +1,63 @@
--- Workers that live, by name.
+-- Workers that have registered, and those of them that live, by name.
 -- include lib/step.lua
 -- exports workers
 
 local workers = {}
 
-function workers.live()
-  local live = {}
+local function unpacked(name, text)
+  local worker = cmsgpack.unpack(text)
+  worker.name = name
+  worker.instance = worker.instance or '' -- of an older qo
+  worker.heard_at = worker.heard_at or worker.expires_at - worker.lifetime_ms
+  return worker
+end
+
+function workers.find(name)
+  -- Whether it lives or not.
+  local text = call('HGET', written(key('workers')), name)
+  return text and unpacked(name, text)
+end
+
+function workers.save(worker)
+  local stored = {}
+  for field, value in pairs(worker) do
+    stored[field] = field ~= 'name' and field ~= 'running' and value or nil
+  end
+  call('HSET', key('workers'), worker.name, cmsgpack.pack(stored))
+end
+
+function workers.count_running(worker)
+  worker.running = call('SCARD', written(key('running:', worker.name)))
+  return worker
+end
+
+function workers.all()
+  local all = {}
   local stored = call('HGETALL', written(key('workers')))
   for i = 1, #stored, 2 do
-    local worker = cmsgpack.unpack(stored[i + 1])
-    if worker.expires_at > step.now then
-      worker.name = stored[i]
-      worker.running = call('SCARD', written(key('running:', worker.name)))
-      live[#live + 1] = worker
-    end
+    all[#all + 1] = unpacked(stored[i], stored[i + 1])
   end
-  table.sort(live, function(a, b)
+  table.sort(all, function(a, b)
     return comes_before(a.name, b.name)
   end)
+  return all
+end
+
+function workers.live()
+  local live = {}
+  for _, worker in ipairs(workers.all()) do
+    if worker.expires_at > step.now then
+      live[#live + 1] = workers.count_running(worker)
+    end
+  end
   return live
+end
+
+function workers.takes(worker, task)
+  for _, name in ipairs(worker.tasks) do
+    if name == task then
+      return true
+    end
+  end
+  return false
 end

@@ -1,0 +1,226 @@
+"""Two workers of one name: the store tells them apart by their instances, and never mixes them up."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from harness import LEASE, MINUTE, NOW, SECOND, claim, limit, register, start, submit
+
+from qo.errors import InvalidValue
+from qo.job import moment
+from qo.store.base import Store
+from qo.store.values import Limit, Registered, Renewal, Source, TaskOptions
+
+pytestmark = pytest.mark.small_bounds
+
+
+async def registered_as(store: Store, name: str = "w1", *, now: int = NOW) -> str | None:
+    """The instance that has the name."""
+    return next((worker.instance for worker in await store.workers(now=now) if worker.name == name), None)
+
+
+async def test_a_live_namesake_is_answered_with_where_it_runs_and_when_it_was_heard_of(store: Store) -> None:
+    await register(store, "w1", "build", places=4, instance="one", host="h1", pid=7)
+    await store.renew([], worker="w1", instance="one", now=NOW + 10 * SECOND)
+    await start(store, "a", task="build", worker="w1")
+
+    answer = await register(store, "w1", "mail", instance="two", now=NOW + 15 * SECOND)
+
+    assert answer == Registered(namesake=(await store.workers(now=NOW + 15 * SECOND))[0])
+    assert answer.namesake is not None
+    known = answer.namesake
+    assert (known.instance, known.host, known.pid, known.places, known.running) == ("one", "h1", 7, 4, 1)
+    assert (known.registered_at, known.heard_at) == (moment(NOW), moment(NOW + 10 * SECOND))
+
+
+async def test_a_namesake_that_is_told_so_has_changed_nothing(store: Store, snapshot) -> None:
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",), limit=2), instance="one")
+    before = await snapshot()
+
+    tasks = (TaskOptions(name="work", limit=5), TaskOptions(name="x"))
+    await register(store, "w1", *tasks, instance="two", limits=configured(api=9))
+
+    assert await snapshot() == before
+
+
+async def test_of_many_that_register_a_name_at_once_one_has_it_and_all_others_are_told_of_that_one(
+    store: Store,
+) -> None:
+    answers = await asyncio.gather(*(register(store, "w1", "work", instance=f"i{number}") for number in range(12)))
+
+    winner = await registered_as(store)
+    assert [answer.namesake for answer in answers].count(None) == 1
+    assert {answer.namesake.instance for answer in answers if answer.namesake is not None} == {winner}
+
+
+async def test_a_namesake_that_has_not_been_heard_of_for_its_lifetime_is_followed(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
+
+    early = await register(store, "w1", "work", instance="two", now=NOW + 29_999)
+    late = await register(store, "w1", "work", instance="two", now=NOW + 30_000)
+
+    assert (early.namesake is None, late.namesake) == (False, None)
+    assert await registered_as(store, now=NOW + 30_000) == "two"
+
+
+async def test_an_instance_that_is_known_to_be_dead_is_replaced_by_one_of_those_that_name_it(store: Store) -> None:
+    await register(store, "w1", "work", instance="dead")
+
+    first = await register(store, "w1", "work", instance="one", replaces="dead")
+    second = await register(store, "w1", "work", instance="two", replaces="dead")
+
+    assert first.namesake is None
+    assert second.namesake is not None
+    assert (await registered_as(store), second.namesake.instance) == ("one", "one")
+
+
+async def test_the_same_instance_may_register_again(store: Store) -> None:
+    await register(store, "w1", "work", instance="one")
+
+    again = await register(store, "w1", "work", "mail", places=3, instance="one")
+
+    (worker,) = await store.workers(now=NOW)
+    assert (again.namesake, worker.tasks, worker.places) == (None, ("work", "mail"), 3)
+
+
+async def test_who_leaves_takes_only_its_own_registration_with_it(store: Store) -> None:
+    await register(store, "w1", "work", instance="one")
+    await register(store, "w1", "work", instance="two", replaces="one")
+
+    left = await register(store, "w1", instance="one")
+
+    assert left == Registered()
+    assert await registered_as(store) == "two"
+    await register(store, "w1", instance="two")
+    assert await registered_as(store) is None
+
+
+async def test_a_renewal_keeps_its_own_registration_and_no_namesakes(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
+
+    other = (await store.renew([], worker="w1", instance="two", now=NOW + 20 * SECOND)).registration
+    assert other is not None
+    after_other = (await store.workers(now=NOW + 20 * SECOND))[0]
+    own = (await store.renew([], worker="w1", instance="one", now=NOW + 20 * SECOND)).registration
+    assert own is not None
+    after_own = (await store.workers(now=NOW + 20 * SECOND))[0]
+
+    assert (other.holder, other.token, other.lost, other.expires_at) == ("w1", "two", True, None)
+    assert (after_other.heard_at, after_other.expires_at) == (moment(NOW), moment(NOW + 30_000))
+    assert (own.holder, own.token, own.lost, own.expires_at) == ("w1", "one", False, moment(NOW + 50 * SECOND))
+    assert (after_own.heard_at, after_own.expires_at) == (moment(NOW + 20 * SECOND), moment(NOW + 50 * SECOND))
+
+
+async def test_the_answer_about_the_registration_comes_behind_those_about_leases(store: Store) -> None:
+    await submit(store, "a")
+    (lease,) = await claim(store, worker="w1")
+
+    job, registration = await store.renew(
+        [Renewal(holder="a", token=lease.token, lease_ms=LEASE)], worker="w1", instance="one", now=NOW
+    )
+
+    assert (job.holder, job.lost) == ("a", False)
+    assert (registration.holder, registration.lost) == ("w1", True)
+
+
+async def test_a_registration_past_its_end_that_nobody_took_is_renewed(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
+
+    held = (await store.renew([], worker="w1", instance="one", now=NOW + MINUTE)).registration
+    assert held is not None
+
+    assert not held.lost
+    assert await registered_as(store, now=NOW + MINUTE) == "one"
+
+
+async def test_a_worker_that_was_forgotten_is_told_and_may_register_again(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
+    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=NOW + MINUTE)
+
+    held = (await store.renew([], worker="w1", instance="one", now=NOW + MINUTE)).registration
+    assert held is not None
+    await register(store, "w1", "work", instance="one", now=NOW + MINUTE)
+
+    assert held.lost
+    assert await registered_as(store, now=NOW + MINUTE) == "one"
+
+
+# --- when it was heard of ---------------------------------------------------------------------------------------
+
+
+async def test_of_a_job_in_line_the_worker_of_its_task_that_was_heard_of_last_is_told_live_or_not(store: Store) -> None:
+    await register(store, "w1", "build", lifetime_ms=30_000)
+    await register(store, "w2", "build", lifetime_ms=30_000, now=NOW + 5 * SECOND)
+    await register(store, "w3", "mail", lifetime_ms=30_000, now=NOW + 9 * SECOND)
+    await submit(store, "a", task="build")
+
+    told = await store.blockers("a", now=NOW + MINUTE)
+
+    assert (told.has_worker, told.worker, told.heard_at) == (False, "w2", moment(NOW + 5 * SECOND))
+
+
+async def test_of_workers_that_were_heard_of_in_the_same_moment_the_first_by_name_is_told(store: Store) -> None:
+    for name in ("w2", "w1", "w3"):
+        await register(store, name, "build")
+    await submit(store, "a", task="build")
+
+    assert (await store.blockers("a", now=NOW)).worker == "w1"
+
+
+async def test_of_a_job_that_is_held_its_own_worker_is_told(store: Store) -> None:
+    await register(store, "w1", "build")
+    await register(store, "w2", "build", now=NOW + SECOND)
+    await start(store, "a", task="build", worker="w1")
+    await start(store, "b", worker="never-registered")
+
+    own, unknown = await store.blockers("a", now=NOW + SECOND), await store.blockers("b", now=NOW + SECOND)
+
+    assert (own.worker, own.heard_at) == ("w1", moment(NOW))
+    assert (unknown.worker, unknown.heard_at) == (None, None)
+
+
+async def test_without_a_worker_there_is_nothing_to_tell(store: Store) -> None:
+    await submit(store, "a")
+
+    told = await store.blockers("a", now=NOW)
+
+    assert (told.has_worker, told.worker, told.heard_at) == (False, None, None)
+
+
+@pytest.mark.parametrize("field", ["instance", "replaces"])
+@pytest.mark.parametrize("value", ["a\0b", "x" * 201, 7])
+async def test_a_bad_instance_is_refused_by_its_field(store: Store, field: str, value: object) -> None:
+    with pytest.raises(InvalidValue, match=field):
+        await register(store, "w1", "work", **{field: value})
+
+    assert await store.workers(now=NOW) == ()
+
+
+async def test_a_bad_instance_in_a_renewal_is_refused(store: Store) -> None:
+    with pytest.raises(InvalidValue, match="instance"):
+        await store.renew([], worker="w1", instance="a\0b", now=NOW)
+
+
+# --- the configuration's limits ---------------------------------------------------------------------------------
+
+
+def configured(**slots: int) -> tuple[Limit, ...]:
+    return tuple(Limit(group=group, slots=number, source=Source.CONFIGURATION) for group, number in slots.items())
+
+
+async def test_a_namesake_does_not_change_limits(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", limits=configured(gpu=2))
+
+    await register(store, "w1", "work", instance="two", limits=configured(gpu=99))
+
+    assert (await store.group("gpu")).limit == 2
+
+
+async def test_leaving_changes_no_limits(store: Store) -> None:
+    await register(store, "w1", "work", instance="one", limits=configured(gpu=2))
+    await limit(store, "api", 1)
+
+    await register(store, "w1", instance="one", limits=configured(gpu=99, api=99))
+
+    assert ((await store.group("gpu")).limit, (await store.group("api")).limit) == (2, 1)
