@@ -16,6 +16,11 @@ def system_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def system_us() -> int:
+    """Microseconds since 1970, for tokens: those of the next start of a program are greater."""
+    return time.time_ns() // 1000
+
+
 def system_seconds() -> float:
     return time.time()
 

@@ -221,8 +221,7 @@ async def register(
     store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
 ) -> Registered:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
-    registered = await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
-    return registered.ignored
+    return await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
 
 
 def standing(tier: str = "partner", **fields: Any) -> Standing:

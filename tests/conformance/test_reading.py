@@ -70,6 +70,7 @@ async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
         unique="k",
         position=1,
         position_original=1,
+        iterations_batch=3,
         iterations_granted=3,
         iterations_max=9,
         timeout_seconds=1.5,

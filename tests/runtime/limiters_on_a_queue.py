@@ -38,7 +38,7 @@ async def held(queue: qo.Queue, group: str) -> int:
 
 async def waiting(queue: qo.Queue, group: str, number: int) -> None:
     async def do_wait() -> bool:
-        return (await queue.limit(group)).waiting == number
+        return (await queue.store.group(group)).waiting == number  # the store serves every event loop
 
     await until(do_wait)
 

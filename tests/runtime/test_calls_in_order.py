@@ -20,7 +20,6 @@ from semaphore_staging import Staged, is_untouched, queue_on
 from slow_store import SlowStore
 
 import qo
-from qo.runtime import heartbeat
 from qo.runtime.queue import SUBMIT_AT_ONCE, Queue
 from qo.runtime.semaphore import user_semaphore
 
@@ -104,7 +103,7 @@ async def test_a_renewal_that_the_outcome_overtook_changes_nothing(
             is_renewing.set()
             await asyncio.to_thread(is_finished.wait, SOON_SECONDS)
             answers = await renew(renewals, **options)
-            lost.extend(answer.lost for answer in answers)
+            lost.extend(answer.lost for answer in answers.held)
             return answers
         return await renew(renewals, **options)
 
@@ -218,7 +217,7 @@ async def test_a_renewal_that_the_release_of_a_limiters_caller_overtook_changes_
         is_renewing.set()
         await asyncio.to_thread(is_released.wait, SOON_SECONDS)
         answers = await renew(renewals, **options)
-        lost.extend(answer.lost for answer in answers)
+        lost.extend(answer.lost for answer in answers.held)
         return answers
 
     async def release_and_tell(*args: Any, **options: Any) -> Any:
@@ -278,7 +277,7 @@ async def test_a_slot_taken_behind_a_release_that_was_cancelled_is_kept(queue: q
 async def test_a_manager_cancelled_at_whatever_call_leaves_no_new_slot_behind(
     queue: qo.Queue, when: str, had_one: bool
 ) -> None:
-    calls = ("catch_up", "set_limits", "group", "acquire")
+    calls = ("set_limits", "group", "acquire")
     for at in range(1, len(calls) + 1):
         group, left = f"api-{at}", at
         if had_one:
@@ -312,49 +311,3 @@ async def test_an_extension_that_the_release_of_a_slot_overtook_brings_nothing_b
 
     assert (released, await soon(extension)) == (True, False)
     assert await manager.try_acquire("api", 1, "bob") == 0
-
-
-# --- a worker's registration ------------------------------------------------------------------------------------
-
-
-class Asleep:
-    """`time` for the heartbeat, by which it has slept for an hour whenever it looks."""
-
-    def __init__(self) -> None:
-        self._hours = 0
-
-    def monotonic(self) -> float:
-        self._hours += 1
-        return self._hours * 3600.0
-
-
-@pytest.mark.parametrize("overrides", [SHORT_LEASE])
-async def test_a_worker_that_has_said_goodbye_is_not_registered_again_by_its_heartbeat(
-    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(heartbeat, "time", Asleep())
-    register, loop = queue.store.register, asyncio.get_running_loop()
-    is_registering, is_gone = asyncio.Event(), asyncio.Event()
-
-    async def travel(registration: Any) -> Any:
-        """What is on its way arrives, also when nobody waits for the answer any more."""
-        is_registering.set()
-        await asyncio.wait([asyncio.ensure_future(is_gone.wait())], timeout=0.3)
-        return await register(registration)
-
-    async def late(registration: Any, **options: Any) -> Any:
-        if asyncio.get_running_loop() is not loop:
-            sent = asyncio.run_coroutine_threadsafe(travel(registration), loop)
-            return await asyncio.shield(asyncio.wrap_future(sent))
-        answer = await register(registration, **options)
-        if not registration.tasks:
-            is_gone.set()
-        return answer
-
-    queue.store.register = late  # type: ignore[method-assign]
-    worker.task("work")(lambda: None)
-    async with running(worker):
-        await soon(is_registering.wait())
-    await asyncio.sleep(0.4)  # for what is still on its way
-
-    assert await queue.workers() == []

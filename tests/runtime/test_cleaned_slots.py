@@ -33,7 +33,7 @@ def clock(queue: qo.Queue) -> ClockedStore:
 def workers(queue: qo.Queue, clock: ClockedStore) -> list[Upkeep]:
     """The upkeep of two workers."""
     clocked = Queue(clock, queue.settings)  # type: ignore[arg-type]
-    return [Upkeep(clocked, lease_ms=LEASE_MS, notifier=None, cursor=0) for _ in range(2)]  # type: ignore[arg-type]
+    return [Upkeep(clocked, notifier=None, cursor=0) for _ in range(2)]  # type: ignore[arg-type]
 
 
 async def let_leases_end(clock: ClockedStore, workers: list[Upkeep]) -> None:

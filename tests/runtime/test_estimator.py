@@ -338,7 +338,9 @@ def test_one_that_comes_after_a_replay_is_told_now_only_if_its_groups_have_room(
     group: GroupStatus, has_room: bool
 ) -> None:
     now = moment(START_MS)
-    worker = WorkerInfo(name="w", tasks=("build",), places=5, running=0, registered_at=now, expires_at=now)
+    worker = WorkerInfo(
+        name="w", tasks=("build",), places=5, running=0, registered_at=now, heard_at=now, expires_at=now
+    )
     situation = Situation(now=START_MS / 1000, line=[], leases=[], groups=[group], workers=[worker], means={})
     job = Job(
         id="new",

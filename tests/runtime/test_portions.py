@@ -14,6 +14,7 @@ from qo.runtime.exchange import FINISH_AT_MOST
 from qo.runtime.execution import Execution
 from qo.runtime.gathering import Gathering
 from qo.runtime.heartbeat import Heartbeat
+from qo.runtime.membership import Membership
 from qo.runtime.portions import MOST_BYTES, RENEW_AT_ONCE, Portion
 from qo.runtime.queue import SUBMIT_AT_ONCE, Queue
 from qo.store.values import Registration
@@ -144,8 +145,8 @@ async def test_jobs_of_many_groups_end_in_smaller_portions(queue: qo.Queue) -> N
 async def test_many_leases_are_renewed_in_portions(queue: qo.Queue) -> None:
     """None of these is held, and each of them hears of it, also those behind the first call."""
     calls = counted(queue.store, "renew")
-    registration = Registration(name="worker-1", tasks=(), places=0)
-    heartbeat = Heartbeat(queue.store, registration, lease_ms=60_000, renewals_per_lease=3, cursor=0)
+    membership = Membership(queue.store, Registration(name="worker-1", tasks=(), places=0), joined=lambda _: None)
+    heartbeat = Heartbeat(queue.store, membership, lease_ms=60_000, renewals_per_lease=3, cursor=0)
     told: list[str] = []
     heartbeat._interrupt = lambda execution, reason: told.append(execution.lease.token)  # type: ignore[method-assign]
     for number in range(1, RENEW_AT_ONCE + 2):

@@ -439,7 +439,11 @@ async def test_a_job_in_two_groups_that_lacks_one_slot_keeps_none_of_the_other(
     other = "provider:other"
     await bucket.set_limit(other, 1)
     await bucket.try_acquire(other, 1, "somebody", None, 60)
-    slots = shared_slots.SharedSlots(bucket, {GROUP: 2, other: 1}, worker="worker-1", lease_seconds=60)
+
+    async def opened() -> BucketSlots:
+        return bucket
+
+    slots = shared_slots.SharedSlots(opened, {GROUP: 2, other: 1}, worker="worker-1", lease_seconds=60)
 
     for groups in ([GROUP, other], [other, GROUP]):
         job = await queues[0].submit("call", groups=groups)

@@ -66,7 +66,7 @@ async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_is_not_
                 ended = await queue.wait(job.id, timeout=60)
             await goes_on_working(zombie, queue)
 
-    assert refusal == f"the result of {job.id} was refused: its lease {stale.token} was given away"
+    assert refusal == f"the result of blocks_the_loop {job.id} was refused: its lease {stale.token} was given away"
     await check_ended_once(queue, witness, ended)
 
 

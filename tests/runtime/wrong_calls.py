@@ -234,5 +234,5 @@ CALLS: dict[str, Call] = {
     "Context.iterations": Call(),
     "Retry": Call({"after": SPANS}),
 }
-NOT_FOR_CALLERS = {"Queue.apply_configured_limits", "Queue.warn_of_ignored", "Queue.check_loop", "Retry.message"}
+NOT_FOR_CALLERS = {"Queue.configured_limits", "Queue.warn_of_ignored", "Queue.check_loop", "Retry.message"}
 """what parts of qo ask of each other; and a message, which may be anything"""

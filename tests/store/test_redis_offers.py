@@ -123,6 +123,22 @@ async def test_without_an_offer_a_worker_is_only_woken(store: RedisStore) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_where_a_bound_ends_the_search_for_an_offer_its_worker_is_woken_all_the_same(kind: Kind) -> None:
+    bounds = Bounds(examine=1)
+    store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace(), bounds=bounds)
+    for group in ("gpu", "api"):
+        await limit(store, group, 0, now=None)
+    await submit(store, "blocked twice", groups=("gpu", "api"), now=None)
+    await submit(store, "blocked once", groups=("gpu",), now=None)
+    async with offering(store):
+        await limit(store, "gpu", 1, now=None)
+
+        assert not await store.client.command("HEXISTS", f"{store.client.prefix}idle_workers", "w1")  # it was told
+    assert jobs_of(await claim_one(store, "c1")) == ["blocked once"]
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_step_that_has_given_enough_bytes_only_wakes_the_others(kind: Kind) -> None:
     bounds = Bounds(claim_bytes=1500)
     store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace(), bounds=bounds)

@@ -78,11 +78,17 @@ class Scene:
         return bool(await self.store.client.command("HEXISTS", f"{self.store.client.prefix}idle_workers", worker))
 
     async def gather(self) -> None:
-        """What was claimed for those who offered."""
+        """What was claimed for those who offered; one that was only woken claims."""
         for worker, task in list(self.waiting.items()):
             if not await self.is_idle(worker):
                 del self.waiting[worker]
-                self.held += (await task).leases
+                claimed = await task
+                while claimed.more and not claimed.leases:
+                    self.offers += 1
+                    claimed = await self.store.claim(
+                        worker=worker, tasks=TASKS, places=1, lease_ms=LEASE_MS, claim_id=f"offer-{self.offers}"
+                    )
+                self.held += claimed.leases
 
     async def leave(self) -> None:
         for task in self.waiting.values():

@@ -33,7 +33,7 @@ from qo.runtime.limiter_line import (
     new_thread_waiter,
 )
 from qo.runtime.limiter_metrics import Figures, too_late
-from qo.spans import system_ms
+from qo.spans import system_us
 
 SWEEP_AT_LINES = 1000
 
@@ -46,7 +46,7 @@ class SlotsInProcess:
         self._groups: dict[str, Group] = {}
         self._last_ticket = 0
         # Microseconds, as tokens of the stores are, so that those of the next start are greater.
-        self._last_token = system_ms() * 1000
+        self._last_token = system_us()
         self._begin_anew()
         when_forked(self, SlotsInProcess._begin_anew)
 

@@ -60,8 +60,6 @@ def define_task(
         check_number("max_concurrent", max_concurrent, 0)
     if max_attempts is not None:
         check_number("max_attempts", max_attempts, 1)
-    own_groups = tuple(listed("groups", groups))
-    check_own_groups(own_groups)
     parameters = _positional(handler, chosen)
     return Task(
         name=chosen,
@@ -71,7 +69,7 @@ def define_task(
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
-        groups=_checked_groups(own_groups, chosen),
+        groups=_checked_groups(groups, chosen),
         stages=_checked_stages(tuple(listed("stages", stages)), chosen),
         timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,

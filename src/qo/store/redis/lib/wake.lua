@@ -72,12 +72,12 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 local function claim_for(worker, idle)
-  -- What to tell it; nothing when there was nothing to claim after all.
+  -- What to tell it: its lease, or only to look if a bound ended the search; nothing when there was nothing to claim.
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
-  local taken, _, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
+  local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
   given_bytes = given_bytes + taken_bytes
-  return claiming.leases(taken)[1]
+  return claiming.leases(taken)[1] or (more and '' or nil)
 end
 
 local function wake_for(task, count)
