@@ -18,7 +18,7 @@ from qo.event import GRANTED
 from qo.job import State
 from qo.store.check_value import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Advance, Bounds, Claimed, Offer, Registration, Standing, TaskOptions
+from qo.store.values import Advance, Bounds, Claimed, Offer, Outcome, Registration, Standing, TaskOptions
 
 LONG_SECONDS = 30.0
 
@@ -120,6 +120,29 @@ async def test_without_an_offer_a_worker_is_only_woken(store: RedisStore) -> Non
 
     assert await waiting == Claimed(more=True)
     assert (await store.job("a")).state is State.QUEUED
+
+
+@pytest.mark.parametrize(("gated", "plain"), [("mail", "scan"), ("scan", "mail")])  # Lua's order of names is its own
+async def test_a_worker_that_is_given_a_job_of_another_task_does_not_count_for_the_task_it_was_woken_for(
+    store: RedisStore, gated: str, plain: str
+) -> None:
+    """One step opens the gate of a task and gives back a job of another; each of two workers gets one of the jobs."""
+    tasks = [gated, plain]
+    await limit(store, gated, 1, now=None)
+    await store.submit([submission("holds", task="other", groups=(gated,)), submission("back", task=plain)])
+    claimed = await store.claim(worker="w9", tasks=["other", plain], places=2, lease_ms=LEASE, claim_id="c")
+    await submit(store, "behind the gate", task=gated, priority=10, now=None)
+    async with offering(store, "w1", tasks=tasks) as one, offering(store, "w2", tasks=tasks) as other:
+        held = {lease.job_id: lease for lease in claimed.leases}
+        await store.finish(
+            [
+                Outcome(job_id="holds", token=held["holds"].token, state=State.SUCCEEDED),
+                Outcome(job_id="back", token=held["back"].token, state=State.QUEUED),
+            ]
+        )
+        given = [jobs_of(await asyncio.wait_for(waiting, 3)) for waiting in (one, other)]
+
+    assert sorted(given) == [["back"], ["behind the gate"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -72,27 +72,37 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 local function claim_for(worker, idle)
-  -- What to tell it: its lease, or only to look if a bound ended the search; nothing when there was nothing to claim.
+  -- What to tell it, and of which task its job is. Only to look, if a bound ended the search; nothing when there was
+  -- nothing to claim.
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
   local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
   given_bytes = given_bytes + taken_bytes
-  return claiming.leases(taken)[1] or (more and '' or nil)
+  if taken[1] then
+    return claiming.leases(taken)[1], taken[1].row.task
+  end
+  return more and '' or nil
 end
 
-local function wake_for(task, count)
-  for woken = 0, count - 1 do
+local function wake_for(task, counts)
+  -- As many as there are jobs of this task to claim. What a worker is given may be of another one, and then there are
+  -- as many of this task as before.
+  local woken = 0
+  while counts[task] > 0 and groups.gates_open(task) do
     local worker, idle = longest_idle(task, woken)
     if not worker then
       return
     end
-    local message = ''
+    local message, given = '', nil
     if idle.offer and given_bytes < step.bounds.claim_bytes and is_listening(worker) then
-      message = claim_for(worker, idle)
+      message, given = claim_for(worker, idle)
       if not message then
         return -- then nobody who takes this task would find anything
       end
     end
+    given = given or task
+    counts[given] = (counts[given] or 0) - 1
+    woken = woken + 1
     wake.forget(worker)
     call('SPUBLISH', key('wake:', worker), message)
   end
@@ -137,13 +147,17 @@ end
 local function wake_workers()
   groups.settle()
   count_behind_gates()
-  local counts = {} -- as they are now: a job claimed for a worker may be of another task
+  local counts = {} -- as they are now: claims for workers change them
   for task, count in pairs(groups.made_claimable()) do
     counts[task] = count
   end
-  for task, count in pairs(counts) do
-    if count > 0 and task ~= CALLERS and groups.gates_open(task) then
-      wake_for(task, count)
+  local names = {}
+  for task in pairs(counts) do
+    names[#names + 1] = task
+  end
+  for _, task in ipairs(names) do
+    if task ~= CALLERS then
+      wake_for(task, counts)
     end
   end
   if step.comes_sooner then
