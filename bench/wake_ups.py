@@ -17,9 +17,9 @@ from typing import Any
 
 import qo
 from bench.runtime_speed import sqlite_file
+from qo.ids import new_id
 from qo.job import State
 from qo.runtime import upkeep, worker
-from qo.runtime.ids import new_id
 from qo.store.redis import store as redis_store
 from qo.store.values import Lease, Outcome
 
