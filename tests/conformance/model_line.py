@@ -12,7 +12,7 @@ from model_state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
 from qo.job import ENDED, HELD, State, moment
-from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, looks
+from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, looks, within_portion
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.base import HANDED_OVER_LEASE_MS
 from qo.store.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions
@@ -276,7 +276,7 @@ class Line:
         """One portion of the jobs whose time has come, and whether there are more."""
         due = [job for job in self.state.jobs.values() if self.is_due(job, now)]
         due.sort(key=lambda job: joining_order(self.due_on_the_clock(job), job.parent, job.phase, job.number))
-        portion = due[: self.bounds.portion]
+        portion = due[: within_portion(self.bounds.portion, (len(self.groups_of_job(job)) for job in due))]
         for job in portion:
             self.join(job, now)
         return [job.id for job in portion], len(due) > len(portion)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from model_admission import DAY_MS, Admission
@@ -12,6 +12,7 @@ from model_state import JobRow, LeaseRow
 from qo.event import AGED, LEASE_LOST
 from qo.job import ENDED, JobError, State, moment
 from qo.policy.figures import own_group_of
+from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
 from qo.store.values import Portion, Reminder, Source
 
@@ -78,7 +79,9 @@ class Upkeep(Admission):
     def end_leases(self, now: int) -> tuple[list[str], bool]:
         """The leases past their end are over; jobs come back when all their slots are free."""
         past = [lease for lease in self.state.leases.values() if lease.expires_at <= self.counted(now)]
-        portion, more = self.portion_of(sorted(past, key=lambda lease: (lease.expires_at, lease.token)))
+        portion, more = self.portion_of(
+            sorted(past, key=lambda lease: (lease.expires_at, lease.token)), groups=lambda lease: len(lease.slots)
+        )
         coming_back = [job for lease in portion if (job := self.end_lease(lease, "expired", now)) is not None]
         for job in coming_back:
             self.come_back(job, "expired", now)
@@ -109,7 +112,9 @@ class Upkeep(Admission):
 
     def age_jobs(self, period_ms: int, now: int) -> Portion:
         waited = [job for job in self.in_line() if job.aged_at <= now - period_ms]
-        portion, more = self.portion_of(sorted(waited, key=lambda job: (job.aged_at, job.number)))
+        portion, more = self.portion_of(
+            sorted(waited, key=lambda job: (job.aged_at, job.number)), groups=lambda job: len(self.groups_of_job(job))
+        )
         moved_up = []
         for job in portion:
             job.aged_at = now
@@ -261,5 +266,7 @@ class Upkeep(Admission):
             del self.state.workers[name]
         return more
 
-    def portion_of(self, items: list[Item]) -> tuple[list[Item], bool]:
-        return items[: self.bounds.portion], len(items) > self.bounds.portion
+    def portion_of(self, items: list[Item], groups: Callable[[Item], int] = lambda _: 1) -> tuple[list[Item], bool]:
+        """What one step deals with, and whether there is more; `groups` where those count."""
+        portion = items[: within_portion(self.bounds.portion, map(groups, items))]
+        return portion, len(portion) < len(items)

@@ -10,7 +10,7 @@ from harness import LEASE, NOW, acquire, claim, fresh_id, ids, limit, numbered, 
 from qo.job import State
 from qo.policy.groups import looks
 from qo.store.base import Store
-from qo.store.values import Advance, Claimed, Outcome
+from qo.store.values import Advance, Claimed, Outcome, Portion
 
 bounded_by = pytest.mark.bounded_by
 KILOBYTE = b'"' + b"x" * 998 + b'"'
@@ -135,3 +135,40 @@ async def test_a_hand_over_looks_at_few_callers_of_many_groups(store: Store) -> 
 
 async def _granted(store: Store) -> set[str]:
     return {slot.holder for slot in (await store.group("gpu")).slots} - {"holds"}
+
+
+# --- portions of what comes due ---------------------------------------------------------------------------------
+
+MANY_GROUPS = tuple(f"g{number}" for number in range(17))
+"""three looks as slots of a lease, as groups of a job with the three that every job has"""
+
+
+@bounded_by(portion=4)
+async def test_due_jobs_of_many_groups_join_in_smaller_portions(store: Store) -> None:
+    await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS, delay_ms=1)
+    await submit_all(store, ["d", "e"], delay_ms=1)
+
+    portions = [await store.catch_up(now=NOW + 1) for _ in range(2)]
+
+    assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c", "d"), more=True)]
+    assert await store.catch_up(now=NOW + 1) == Portion(ids=("e",))
+
+
+@bounded_by(portion=4)
+async def test_leases_of_many_groups_end_in_smaller_portions(store: Store) -> None:
+    await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS)
+    await claim(store, places=3)
+    await store.catch_up(now=NOW + LEASE // 2)
+
+    portions = [await store.catch_up(now=NOW + LEASE) for _ in range(2)]
+
+    assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c",))]
+
+
+@bounded_by(portion=4)
+async def test_jobs_of_many_groups_age_in_smaller_portions(store: Store) -> None:
+    await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS)
+
+    portions = [await store.age(period_ms=1, now=NOW + 1) for _ in range(2)]
+
+    assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c",))]

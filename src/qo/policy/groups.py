@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 GLOBAL = "global"
@@ -16,6 +17,17 @@ GROUPS_A_LOOK = 8
 def looks(groups: int) -> int:
     """What a job or a caller of so many groups counts for towards the bounds of a step: one for each eight begun."""
     return -(-groups // GROUPS_A_LOOK)
+
+
+def within_portion(portion: int, groups: Iterable[int]) -> int:
+    """How many of the first jobs or leases a step deals with, which have so many groups: until their looks reach the
+    portion, and at least one."""
+    counted = number = 0
+    for number, count in enumerate(groups, start=1):
+        if counted >= portion:
+            return number - 1
+        counted += max(1, looks(count))
+    return number
 
 
 def groups_of(

@@ -21,6 +21,8 @@ gates       `global` and a task's own group are gates: while one has no room, al
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it
             is: it is put aside in ("parked in") the first of its groups, gates left out, that has no room,
             else it is ready. Being put aside where it was not before counts as one rejection there.
+portions    `Bounds.portion` leases, due jobs and aged jobs are dealt with in one step. One with more than eight groups
+            counts as several (`policy.groups.looks`).
 joining     A job that joins the line draws the next place (`ordering.drawn_place`), gets `joined_at` and
             `position_original`. Several that join in one step because they are due or released do so by
             `ordering.joining_order`. A job that comes back keeps its key.

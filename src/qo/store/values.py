@@ -30,7 +30,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     claim_bytes: int = 4 * 1024 * 1024
     """payloads and checkpoints that a claim gives, or all offers that one step fills; who goes beyond it is the last"""
     portion: int = 256
-    """leases, callers, due jobs, aged jobs, forgotten jobs that one step deals with"""
+    """leases, callers, due jobs, aged jobs, forgotten jobs that one step deals with; a lease or a job of many groups
+    counts as several"""
 
 
 # --- limits ---------------------------------------------------------------------------------------------------

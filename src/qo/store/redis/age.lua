@@ -20,8 +20,13 @@ local function aged_priority(priority)
 end
 
 local found, more = rows.due('aged', step.now - arguments.period_ms)
-local ids = {}
+local ids, counted = {}, 0
 for _, row in ipairs(found) do
+  if counted >= step.bounds.portion then
+    more = true
+    break
+  end
+  counted = counted + groups.looks(tasks.groups_of(row))
   local priority = aged_priority(line.priority_of(row.key))
   row.aged_at = step.now
   later('ZADD', key('aged'), step.now, row.number)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from qo.event import AGED
 from qo.job import JobError, State, moment
+from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
 from qo.store.sqlite.hand_over import hand_over
 from qo.store.sqlite.lease import end_job
@@ -28,9 +29,10 @@ def age(step: Step, *, period_ms: int) -> Portion:
             (step.now - period_ms, step.bounds.portion + 1),
         )
     )
-    aged = [row.id for row in rows[: step.bounds.portion] if _age(step, row)]
+    portion = rows[: within_portion(step.bounds.portion, (len(step.groups_of(row)) for row in rows))]
+    aged = [row.id for row in portion if _age(step, row)]
     hand_over(step)
-    return Portion(ids=tuple(aged), more=len(rows) > step.bounds.portion)
+    return Portion(ids=tuple(aged), more=len(portion) < len(rows))
 
 
 def _age(step: Step, row: JobRow) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from qo.policy.groups import within_portion
 from qo.store.sqlite import sql
 from qo.store.sqlite.counted_time import counted_now, note_time, steady_now
 from qo.store.sqlite.hand_over import drop_ticket, hand_over
@@ -33,9 +34,9 @@ def catch_up(step: Step) -> Portion:
 def join_due(step: Step) -> tuple[list[str], bool]:
     """Let due jobs join the line, one portion; their ids, and whether that was all."""
     rows = in_joining_order([*_due(step, "steady_at IS NULL", step.now), *_due_by_span(step)])
-    portion = rows[: step.bounds.portion]
+    portion = rows[: within_portion(step.bounds.portion, (len(step.groups_of(row)) for row in rows))]
     join_all(step, portion)
-    return [row.id for row in portion], len(rows) <= step.bounds.portion
+    return [row.id for row in portion], len(portion) == len(rows)
 
 
 def _due_by_span(step: Step) -> Iterator[JobRow]:
@@ -80,7 +81,10 @@ def _drop_tickets(step: Step) -> bool:
 def _end_leases(step: Step) -> tuple[list[str], bool]:
     ended = sql.rows(
         step.db,
-        "SELECT token, holder, job FROM lease WHERE expires_at <= ? ORDER BY expires_at, token LIMIT ?",
+        "SELECT token, holder, job, (SELECT count(*) FROM slot WHERE slot.token = lease.token) FROM lease"
+        " WHERE expires_at <= ? ORDER BY expires_at, token LIMIT ?",
         (counted_now(step), step.bounds.portion + 1),
     )
-    return lose_leases(step, ended[: step.bounds.portion], "expired"), len(ended) <= step.bounds.portion
+    portion = ended[: within_portion(step.bounds.portion, (held for *_, held in ended))]
+    lost = lose_leases(step, [(token, holder, job) for token, holder, job, _ in portion], "expired")
+    return lost, len(portion) == len(ended)

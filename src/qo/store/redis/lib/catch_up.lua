@@ -85,12 +85,17 @@ function catch_up.join_due()
     numbers[i] = line.number_of_due(due[i].member)
   end
   rows.load(numbers)
+  local counted = 0
   for i, number in ipairs(numbers) do
+    if counted >= step.bounds.portion then
+      break
+    end
     local row = rows.get(number)
+    counted = counted + groups.looks(tasks.groups_of(row))
     line.join(row)
     ids[i] = row.id
   end
-  return ids, #due <= step.bounds.portion
+  return ids, #ids == #due
 end
 
 local function open_closed_groups()
@@ -116,7 +121,17 @@ end
 
 local function end_leases()
   local tokens, all = step.due('expiry')
-  return lease.lose(tokens, 'expired'), all
+  lease.load(tokens)
+  local ended, counted = {}, 0
+  for i, token in ipairs(tokens) do
+    if counted >= step.bounds.portion then
+      all = false
+      break
+    end
+    counted = counted + lease.looks(token)
+    ended[i] = token
+  end
+  return lease.lose(ended, 'expired'), all
 end
 
 function catch_up.run()

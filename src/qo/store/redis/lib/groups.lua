@@ -121,9 +121,13 @@ end
 
 local GROUPS_A_LOOK = 8
 
+function groups.looks_of(count)
+  -- As in `policy/groups.py`: what somebody of so many groups counts for towards the bounds of a step.
+  return math.ceil(count / GROUPS_A_LOOK)
+end
+
 function groups.looks(names)
-  -- As in `policy/groups.py`: what a job or a caller of so many groups counts for towards the bounds of a step.
-  return math.ceil(#names / GROUPS_A_LOOK)
+  return groups.looks_of(#names)
 end
 
 function groups.all_have_room_unspoken(names)

@@ -34,6 +34,15 @@ function lease.get(token)
   return leases[token] or nil
 end
 
+function lease.looks(token)
+  -- What its end counts for towards a portion.
+  local held = 0
+  for _ in pairs(leases[token].slots or NONE) do
+    held = held + 1
+  end
+  return math.max(1, groups.looks_of(held))
+end
+
 function lease.end_of(token)
   -- On counted time.
   return ends[token] or tonumber(call('ZSCORE', written(key('expiry')), token))
