@@ -38,6 +38,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
     examined = taken_bytes = 0
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
+    sizes = _Sizes(step, walk)
     for candidate in walk:
         assert isinstance(candidate, JobRow)
         groups = step.groups_of(candidate)
@@ -46,7 +47,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         if blocked_by is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
-            taken_bytes += _size(step, candidate)
+            taken_bytes += sizes.of(candidate)
         else:
             park_job(step, candidate, blocked_by)
         if len(taken) == places:
@@ -58,11 +59,24 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
     return Claimed(leases=_leases(step, taken), more=behind or bounded)
 
 
-def _size(step: Step, row: JobRow) -> int:
-    """What a lease on this job brings with it, in bytes. A claim changes no content, so none waits to be written."""
-    statement = "SELECT length(payload) + ifnull(length(checkpoint), 0) FROM content WHERE number = ?"
-    size: int = sql.value(step.writes.connection, statement, (row.number,))
-    return size
+class _Sizes:
+    """What leases bring with them, in bytes; read for a job and those that probably follow it at once."""
+
+    def __init__(self, step: Step, walk: Walk) -> None:
+        self._step = step
+        self._walk = walk
+        self._known: dict[int, int] = {}
+
+    def of(self, row: JobRow) -> int:
+        if row.number not in self._known:
+            wanted = to_json([row.number, *self._walk.fetched()])
+            statement = (
+                "SELECT number, length(payload) + ifnull(length(checkpoint), 0) FROM json_each(?) AS wanted"
+                " CROSS JOIN content ON number = wanted.value"
+            )
+            # A claim changes no content, so none waits to be written.
+            self._known.update(sql.rows(self._step.writes.connection, statement, (wanted,)))
+        return self._known[row.number]
 
 
 def _leases(step: Step, taken: Sequence[_Taken]) -> tuple[Lease, ...]:

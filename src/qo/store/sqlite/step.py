@@ -83,21 +83,19 @@ class Step:
     # --- counters ---------------------------------------------------------------------------------------------
 
     def counter(self, name: str) -> int | None:
-        if self._counters is None:
-            # All at once: a step that needs one of them nearly always needs several.
-            self._counters = _COUNTERS | dict(self.db.execute("SELECT name, value FROM counter"))
-        return self._counters.get(name)
+        return (self._counters or self._read_counters()).get(name)
+
+    def _read_counters(self) -> dict[str, int]:
+        # All at once, as a step that needs one nearly always needs several; past what waits, which no counter does.
+        self._counters = _COUNTERS | dict(self.writes.connection.execute("SELECT name, value FROM counter"))
+        return self._counters
 
     def number(self, name: str) -> int:
         """A counter that always has a value."""
-        value = self.counter(name)
-        assert value is not None, name
-        return value
+        return (self._counters or self._read_counters())[name]
 
     def set_counter(self, name: str, value: int) -> None:
-        self.counter(name)
-        assert self._counters is not None
-        self._counters[name] = value
+        (self._counters or self._read_counters())[name] = value
         self._changed_counters.add(name)
 
     def draw_sequence(self) -> int:

@@ -106,7 +106,8 @@ def _accept(
     if standing is not None and not is_new:
         projects = [] if row.project is None else [row.project]
         ignored += limit_by_standing(step, standing, user=row.user, projects=projects)
-    ignored += apply_limits(step, submission.limits)[1]
+    if submission.limits:
+        ignored += apply_limits(step, submission.limits)[1]
     if deferred_to is not None:
         defer(step, row, deferred_to, midnight(deferred_to) + submission.quota_jitter_ms)
     _note_whom_it_belongs_to(step, row)

@@ -59,6 +59,10 @@ class Walk:
     def has_more(self) -> bool:
         return self._first() is not None
 
+    def fetched(self) -> list[int]:
+        """The numbers of jobs that were read and not given out yet."""
+        return [row.number for source in self._sources for row in source.fetched() if isinstance(row, JobRow)]
+
     def has_callers(self) -> bool:
         return any(source.task == CALLERS and source.key is not None for source in self._sources)
 
@@ -101,6 +105,9 @@ class _Source:
         if self._ready and self._ready[0].key == key:
             return self._ready.popleft()
         return self._take_parked(key)
+
+    def fetched(self) -> Iterable[Candidate]:
+        return self._ready
 
     # --- ready ------------------------------------------------------------------------------------------------
 
