@@ -94,7 +94,7 @@ class ConcurrencyManager:
     async def cleanup_expired(self, group: str) -> int:
         """End what has run out, and tell how many of this group that were.
 
-        A store that was away, or that nobody looked at for long, first gives everybody half a job's lease to renew.
+        After the store was away, or nobody looked for long, time passed for no lease, so that holders can renew.
         In a bucket, a lease has run out when this process has itself seen it unchanged for that long.
         """
         check_group(group)
