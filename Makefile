@@ -1,16 +1,20 @@
-# Every target sets up what it needs: a virtual environment in .venv, made anew when pyproject.toml changes.
+# Every target first makes the virtual environment .venv, and makes it anew when pyproject.toml has changed.
 
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 PYTEST := $(BIN)/python -m pytest
-PYTEST_WORKERS ?= auto
+# One more than there are processors, because many tests wait for servers and processes.
+PYTEST_WORKERS ?= $$($(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
+IN_PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8
+# The first of these that runs and is new enough makes the environment; `make test PYTHON=python3.12` names one.
+PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := test
-.PHONY: test check nightly bench run clean
+.PHONY: test check nightly coverage pyright bench run clean
 
 test: check ## the gate: lint, types and layers, then all tests
-	$(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8
+	$(PYTEST) $(IN_PARALLEL)
 
 check: $(READY) ## lint, types and layers only
 	$(BIN)/ruff check .
@@ -22,7 +26,13 @@ check: $(READY) ## lint, types and layers only
 # tests/exploration.py.
 NIGHTLY := histories or nightly or hypothesis
 nightly: $(READY) ## new histories of the state machine, property tests with many more examples, tests marked nightly
-	HYPOTHESIS_PROFILE=nightly $(PYTEST) -n $(PYTEST_WORKERS) --maxprocesses 8 -m "$(NIGHTLY)" $(if $(ONLY),-k "$(ONLY)")
+	HYPOTHESIS_PROFILE=nightly $(PYTEST) $(IN_PARALLEL) -m "$(NIGHTLY)" $(if $(ONLY),-k "$(ONLY)")
+
+coverage: $(READY) ## all tests of the gate, and which branches of src they take; fails below the floor in pyproject.toml
+	$(PYTEST) $(IN_PARALLEL) --cov --cov-report=term-missing:skip-covered --cov-report=html:.coverage-html
+
+pyright: $(READY) ## a second type checker on src
+	$(BIN)/pyright
 
 bench: $(READY) ## the figures, as ratios within one run
 	$(BIN)/python -m bench
@@ -31,7 +41,7 @@ run: $(READY) ## a worker and the demo workload on an SQLite file, until Ctrl-C
 	$(BIN)/qo up --demo --url sqlite:///demo.db
 
 clean:
-	rm -rf $(VENV) .hypothesis .import_linter_cache .mypy_cache .nightly .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .coverage .coverage.* .coverage-html .hypothesis .import_linter_cache .mypy_cache .nightly .pytest_cache .ruff_cache build dist
 	find bench src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp holds the directory it was made in, so that a copied or moved checkout does not test the old place,
@@ -42,7 +52,7 @@ MADE_IN := $(shell $(BIN)/python --version >/dev/null 2>&1 && cat $(READY) 2>/de
 $(READY): pyproject.toml $(if $(filter $(CURDIR),$(MADE_IN)),,stale)
 	@set -eu; \
 	rm -rf $(VENV); \
-	for python in python3.13 python3.12 python3.11 python3 python; do \
+	for python in $(PYTHON); do \
 		: "a name on the PATH may be a shim without a Python behind it, so it has to run"; \
 		if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 			echo "Making $(VENV) with $$($$python --version), about half a minute"; \
@@ -52,5 +62,7 @@ $(READY): pyproject.toml $(if $(filter $(CURDIR),$(MADE_IN)),,stale)
 	done; \
 	test -x $(BIN)/python || { \
 		echo "qo needs Python 3.11 or newer with venv and pip: put one on the PATH and run make again." >&2; exit 1; }; \
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'; \
+	: "the pip that comes with Python 3.11 and 3.12 knows no dependency groups"; \
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --upgrade 'pip>=25.1'; \
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable . --group dev; \
 	echo "$(CURDIR)" > $@

@@ -1,4 +1,4 @@
-"""Whether jobs start when they were told they would: three simulated days, and how fast estimates are made."""
+"""Whether jobs start when their estimates say: three simulated days, and how fast estimates are made."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from bench.calibration_plot import draw_plot
 from bench.scoring import Result
 from bench.simulated_days import DAYS
 from bench.simulation import LEASE_MS, play
-from qo.policy.estimate import duration_of_task
-from qo.runtime.estimator import Estimator
-from qo.runtime.forecast import forecast_line
+from qo.policy.estimates.base import duration_of_task
+from qo.policy.estimates.forecast import forecast_line
+from qo.queue.estimator import Estimator
 from qo.settings import Settings
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Average, Registration, Standing, Submission, TaskOptions
+from qo.values import Average, Registration, Standing, Submission, TaskOptions
 
 COVERAGE_AT_LEAST, COVERAGE_AT_MOST = 0.75, 0.90
 
 
 async def report(*, hours: float = 24, seed: int = 1, plot: Path | None = None) -> None:
     await report_speed()
-    print(f"\nfirst estimates against what came, {hours:g} simulated hours each (80 % range; seed {seed})")
+    print(f"\nfirst estimates against real waits, {hours:g} simulated hours each (80 % range; seed {seed})")
     results = []
     for make_day in DAYS.values():
         result = await play(make_day(hours, seed))
@@ -35,10 +35,10 @@ async def report(*, hours: float = 24, seed: int = 1, plot: Path | None = None) 
 
 
 def print_result(result: Result) -> None:
-    waits = sorted(told.waited for told in result.told)
+    waits = sorted(promise.waited for promise in result.promises)
     median, longest_tenth = waits[len(waits) // 2], waits[len(waits) * 9 // 10]
     width, base_width = result.width(), result.base_width()
-    print(f"  {result.day.name}: {result.jobs} jobs, {len(result.told)} were told a wait, {result.replays} replays;")
+    print(f"  {result.day.name}: {result.jobs} jobs, {len(result.promises)} got an estimate, {result.replays} replays;")
     print(f"    they waited {median:.0f} s at the median, a tenth longer than {longest_tenth:.0f} s")
     print(
         f"    {result.coverage():.1%} started inside their range"
@@ -53,7 +53,7 @@ def print_result(result: Result) -> None:
 
 
 async def report_speed(*, waiting: int = 10_000, rounds: int = 5) -> None:
-    """With so many in line, of 500 users with a limit each: a replay, what the event loop notices, a look-up."""
+    """Time a replay, its delay of the event loop and a look-up, with so many jobs in line of 500 limited users."""
     settings = Settings()
     store = await SQLiteStore.open(":memory:")
     tasks = tuple(TaskOptions(name=name, limit=20) for name in ("build", "mail", "scan"))

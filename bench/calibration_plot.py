@@ -9,7 +9,7 @@ from bench.scoring import Result, is_inside
 PANEL, GAP, POINTS = 260, 56, 400
 MARKS = ((0, "0"), (10, "10 s"), (60, "1 min"), (300, "5 min"), (1800, "30 min"), (7200, "2 h"))
 DOT, CROSS = "h0", "m-2 -2l4 4m0 -4l-4 4"
-"""told apart by form as well, for those to whom the colours look alike"""
+"""Points differ by form, too, for readers who cannot distinguish the colours."""
 
 
 def draw_plot(results: list[Result]) -> str:
@@ -34,7 +34,7 @@ text {{ fill: var(--ink); stroke: var(--paper); stroke-width: 4; paint-order: st
 
 def _legend(left: int, middle: int) -> str:
     return f"""<path class="inside" style="stroke-width: 7" d="M{left + 4} {middle}h0"/>
-<text x="{left + 14}" y="{middle + 4}">started inside the range it was told</text>
+<text x="{left + 14}" y="{middle + 4}">started inside its range</text>
 <path class="outside" style="stroke-width: 2.5" d="M{left + 254} {middle}m-3 -3l6 6m0 -6l-6 6"/>
 <text x="{left + 264}" y="{middle + 4}">started outside of it</text>
 <path class="line" d="M{left + 410} {middle + 5}l12 -10"/>
@@ -44,17 +44,17 @@ def _legend(left: int, middle: int) -> str:
 
 def _panel(result: Result, left: int) -> str:
     top = 42
-    longest = max(max(told.waited, told.learnt.estimate_seconds) for told in result.told)
+    longest = max(max(promise.waited, promise.learnt.estimate_seconds) for promise in result.promises)
 
     def along(seconds: float) -> float:
         return PANEL * math.log1p(seconds) / math.log1p(longest)
 
     def points(form: str, *, inside: bool) -> str:
-        chosen = result.told[:: math.ceil(len(result.told) / POINTS)]
+        chosen = result.promises[:: math.ceil(len(result.promises) / POINTS)]
         return "".join(
-            f"M{left + along(told.learnt.estimate_seconds):.0f} {top + PANEL - along(told.waited):.0f}{form}"
-            for told in chosen
-            if is_inside(told.learnt, told.waited) == inside
+            f"M{left + along(promise.learnt.estimate_seconds):.0f} {top + PANEL - along(promise.waited):.0f}{form}"
+            for promise in chosen
+            if is_inside(promise.learnt, promise.waited) == inside
         )
 
     marks = [(seconds, text) for seconds, text in MARKS if seconds <= longest]
@@ -68,7 +68,7 @@ def _panel(result: Result, left: int) -> str:
         for seconds, text in marks
     )
     return f"""<text x="{left}" y="16" font-weight="bold">{result.day.name}</text>
-<text x="{left}" y="32">{result.coverage():.0%} of {len(result.told):,} jobs started inside</text>
+<text x="{left}" y="32">{result.coverage():.0%} of {len(result.promises):,} jobs started inside</text>
 <path class="faint" d="{grid}"/><path class="line" d="M{left} {top + PANEL}L{left + PANEL} {top}"/>
 <path class="inside" d="{points(DOT, inside=True)}"/><path class="outside" d="{points(CROSS, inside=False)}"/>{labels}
 <text x="{left + PANEL // 2}" y="{top + PANEL + 34}" text-anchor="middle">promised wait</text>

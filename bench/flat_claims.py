@@ -1,4 +1,4 @@
-"""That a claim costs the same however many wait, and that changing a limit moves nobody."""
+"""A claim costs the same however many jobs are in line, and changing a limit moves no job."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 
 from bench.store_speed import BATCH, drain
-from qo.store.base import Store
+from qo.store.contract import Store
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Limit, Source, Submission
+from qo.values import Limit, Source, Submission, Unlimited
 
 FILL_BATCH = 1000
 PARKED_GROUPS = 10
 
 
 async def fill(store: Store, *, waiting: int, parked: int) -> None:
-    """So many waiting, of which the first `parked` are blocked in full groups, ahead of everybody."""
+    """Submit so many jobs; the first `parked` of them are blocked in full groups, ahead of all others."""
     groups = [f"full-{number}" for number in range(PARKED_GROUPS)]
     await store.set_limits([Limit(group=group, slots=0, source=Source.OPERATOR) for group in groups])
     for first in range(0, waiting, FILL_BATCH):
@@ -35,7 +35,7 @@ async def fill(store: Store, *, waiting: int, parked: int) -> None:
 
 
 async def claim_and_finish_us(store: Store, *, batches: int, name: str) -> float:
-    """The median batch, in microseconds a job. What is taken is submitted again first, so the line keeps its length."""
+    """The median batch, in microseconds a job. As many jobs are submitted as claimed, so the line keeps its length."""
     each = []
     for batch in range(batches):
         await store.submit([Submission(id=f"{name}-{batch}-{n}", task="work") for n in range(BATCH)])
@@ -86,7 +86,7 @@ async def report_relimiting(*, parked: int = 100_000) -> None:
         for name, change in (
             ("raise the limit", lambda: store.set_limits([Limit(group="hot", slots=10, source=Source.OPERATOR)])),
             ("lower it to 0", lambda: store.set_limits([Limit(group="hot", slots=0, source=Source.OPERATOR)])),
-            ("remove it", lambda: store.remove_limit("hot")),
+            ("remove it", lambda: store.set_limits([Unlimited(group="hot")])),
         ):
             started = time.perf_counter()
             await change()

@@ -1,4 +1,4 @@
-"""How soon a job starts on an idle worker in another process, beside the least that could be done with redis-py."""
+"""How soon a job starts on an idle worker in another process, beside a bare list with redis-py."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ asyncio.run(main())
 
 
 async def list_ms(url: str) -> float:
-    """Median ms from a push to a list to its pop by another process, which would not know what it popped, nor would it
-    be there again if that process were killed now."""
+    """Median ms from a push to a list to its pop by another process. Unlike a job, the element is lost if that process
+    is killed."""
     popping = subprocess.Popen(  # noqa: ASYNC220 - nothing else is to run meanwhile
         [sys.executable, "-c", POPPING, url], stdout=subprocess.PIPE, text=True
     )
@@ -54,7 +54,7 @@ async def list_ms(url: str) -> float:
 
 
 async def report(url: str) -> None:
-    # Each process has its own luck of where its memory lies, so there are several, in turns.
+    # The layout of its memory makes one process faster than another, so there are several, in turns.
     starts, pops = [], []
     for _ in range(WORKERS):
         starts.append((await other_process(url, JOBS, pause_seconds=PAUSE_SECONDS))[0])

@@ -2,8 +2,8 @@
 
 All on one server, in one run, with 50 tasks of one process. The ways take turns in short rounds; medians count, those
 of ratios over the rounds. Uncontended, the limit lets everybody in, and every task has a lock of its own. Contended,
-all share one slot, and one lock: a limiter lets in who came first, while who has just left a lock takes it again before
-others look.
+all share one slot, and one lock: a limiter serves callers in order, while the task that has just left a lock takes it
+again before others look.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TASKS = 50
 PAIRS_OF_A_TASK = 40
 GROUP = "gpu"
 SETTLE_SECONDS = 0.02
-"""between hand-overs, so that the waiter's thread is idle when the slot becomes free"""
+"""The pause between hand-overs, so that the waiter's thread is idle when the slot becomes free."""
 
 WAITER = """
 import asyncio, sys, time
@@ -49,7 +49,7 @@ asyncio.run(main())
 
 
 async def pairs_per_second(enter: Callable[[int], AbstractAsyncContextManager[Any]]) -> float:
-    """Of all tasks together. `enter` makes what the task of that number enters and leaves, again and again."""
+    """Pairs a second of all tasks together. `enter(number)` makes the block that a task enters and leaves."""
 
     async def work(number: int) -> None:
         for _ in range(PAIRS_OF_A_TASK):
@@ -85,7 +85,7 @@ async def on_trivial_scripts(client: Redis) -> Way:
 
 
 async def in_turns(rounds: int, ways: dict[str, Way]) -> dict[str, list[float]]:
-    """What each way did in each round."""
+    """The pairs a second of each way in each round."""
     rates: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
@@ -94,7 +94,7 @@ async def in_turns(rounds: int, ways: dict[str, Way]) -> dict[str, list[float]]:
 
 
 def times_as_many(these: list[float], others: list[float]) -> float:
-    """The median over the rounds: a fast moment of the machine is one of both."""
+    """The median of the ratios of the rounds, because a fast moment of the machine affects both sides."""
     return statistics.median(one / other for one, other in zip(these, others, strict=True))
 
 
@@ -120,7 +120,7 @@ async def report_pairs(url: str, rounds: int) -> None:
                 "limiter, full": on_limiter(tight),
             },
         )
-        # Who finds a lock taken sleeps, a tenth of a second unless told otherwise: rounds are long, so there is one.
+        # A task that finds the lock taken sleeps for a tenth of a second by default, so rounds are long.
         full = await in_turns(
             1,
             {
@@ -146,8 +146,7 @@ async def report_pairs(url: str, rounds: int) -> None:
 
 
 async def hand_over_ms(url: str, times: int, waiter: Callable[[qo.Limiter], Awaitable[float]]) -> float:
-    """The median from the release call to the first line in the block of one who waits. `waiter` answers when that
-    was."""
+    """The median from the release call to the first line in the waiter's block. `waiter` returns when that was."""
     waits = []
     async with await qo.connect(url, namespace="handover") as queue:
         limiter = qo.Limiter(groups={GROUP: 1}, queue=queue)
@@ -190,7 +189,7 @@ async def other_process(url: str, times: int) -> float:
 
 
 async def report_hand_over(url: str, times: int) -> None:
-    print("from the release to the first line in the block of one who waits, at the median")
+    print("from the release to the first line in the block of a waiter, at the median")
     print(f"  in the same process: {await same_process(url, times):.2f} ms (within 2)")
     print(f"  in another process:  {await other_process(url, times):.2f} ms (within 2)")
 

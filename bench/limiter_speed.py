@@ -7,7 +7,7 @@ the machine count less. The semaphores are as a program would use them: nested, 
 
 Uncontended: one acquire and release over two levels, a provider and the total. Contended: as many as there are slots
 are inside and 100 wait. Threads wait only once: how long, for each, until all have been in and out, because under
-constant load a `threading.Semaphore` lets in again who has just left, and hands over nothing. Tasks come back for more,
+constant load a `threading.Semaphore` lets the same thread in again, and hands over nothing. Tasks come back for more,
 so often that making them, which is the same for all, and the end, when fewer wait, count little.
 """
 
@@ -34,7 +34,7 @@ AT_MOST_TIMES = 1.5
 
 
 class SemaphoresByHand:
-    """Two nested semaphores for threads, with what `Limiter.get_metrics` tells."""
+    """Two nested semaphores for threads, with the numbers of `Limiter.get_metrics`."""
 
     def __init__(self) -> None:
         self._semaphores = {PROVIDER: threading.Semaphore(LIMIT), "total": threading.Semaphore(TOTAL)}
@@ -143,18 +143,18 @@ async def report(*, rounds: int = 60) -> None:
     print(f"limiter in process, a provider of {LIMIT} and a total of {TOTAL}: an acquire and release, uncontended")
     limiter, by_hand = _limiter(), SemaphoresByHand()
     in_threads = [pairs_in_a_thread(lambda: limiter.acquire(PROVIDER)), pairs_in_a_thread(lambda: by_hand)]
-    _tell("threads", await take_turns(rounds, *in_threads), bar=AT_MOST_TIMES)
-    _tell("tasks", await take_turns(rounds, *(way() for way in PAIRS_IN_A_TASK)), bar=AT_MOST_TIMES)
+    _print("threads", await take_turns(rounds, *in_threads), bar=AT_MOST_TIMES)
+    _print("tasks", await take_turns(rounds, *(way() for way in PAIRS_IN_A_TASK)), bar=AT_MOST_TIMES)
     print(f"the same with {WAITERS} waiting: from one to the next")
-    _tell("threads", await take_turns(rounds, drain_threads_of_limiter, drain_threads_by_hand), bar=1)
+    _print("threads", await take_turns(rounds, drain_threads_of_limiter, drain_threads_by_hand), bar=1)
     for what, providers in (("tasks, one provider full", [PROVIDER]), ("tasks, four providers, total full", [*LIMITS])):
         ways = [contended_tasks(block, providers) for block in (_limited_block, _block_by_hand)]
         bare = contended_bare_tasks(providers)
-        _tell(what, await take_turns(rounds, *ways, bare), bar=1)
+        _print(what, await take_turns(rounds, *ways, bare), bar=1)
 
 
 async def take_turns(rounds: int, *ways: Way) -> list[list[float]]:
-    """For each way, the seconds for one in each round. Every other round goes backwards: nobody always comes first."""
+    """For each way, the seconds for one in each round. Every other round goes backwards, so none is always first."""
     seconds: list[list[float]] = [[] for _ in ways]
     in_order = list(enumerate(ways))
     for number in range(rounds):
@@ -227,7 +227,7 @@ async def drain_threads_by_hand() -> float:
 
 
 def drain_threads(block: Callable[[], AbstractContextManager[object]], waiting: Callable[[], int]) -> float:
-    """Seconds a hand-over. `block` makes something to enter, `waiting` counts those who wait for it."""
+    """Seconds a hand-over. `block` makes a block to enter, `waiting` counts the callers that wait for it."""
 
     def enter() -> None:
         with block():
@@ -241,7 +241,7 @@ def drain_threads(block: Callable[[], AbstractContextManager[object]], waiting: 
             thread.start()
         while waiting() < WAITERS:
             time.sleep(0.001)
-        time.sleep(0.005)  # they are counted a moment before they wait
+        time.sleep(0.005)  # a caller is counted a moment before it waits
         began = time.perf_counter()
     for thread in threads:
         thread.join()
@@ -297,13 +297,13 @@ def _block_by_hand() -> Block:
     return lambda provider: BlockByHand(by_hand, provider)
 
 
-def _tell(who: str, seconds: list[list[float]], *, bar: float) -> None:
+def _print(name: str, seconds: list[list[float]], *, bar: float) -> None:
     limiter, by_hand, *bare = seconds
-    told = f"  {who}: {min(limiter) * 1e6:.2f} µs, semaphores with metrics {min(by_hand) * 1e6:.2f} µs, "
-    told += f"{_ratio(limiter, by_hand)}, at most {bar}"
+    line = f"  {name}: {min(limiter) * 1e6:.2f} µs, semaphores with metrics {min(by_hand) * 1e6:.2f} µs, "
+    line += f"{_ratio(limiter, by_hand)}, at most {bar}"
     if bare:
-        told += f"; without metrics {min(bare[0]) * 1e6:.2f} µs, {_ratio(limiter, bare[0])}"
-    print(told)
+        line += f"; without metrics {min(bare[0]) * 1e6:.2f} µs, {_ratio(limiter, bare[0])}"
+    print(line)
 
 
 def _ratio(limiter: list[float], other: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""The store on a Redis or Valkey server: flat claims, memory, what limits cost, and how busy the server is kept.
+"""The store on a Redis or Valkey server: flat claims, memory, what limits cost, and how busy the server is.
 
 Everything runs against one server without persistence, started for this. Ratios are within one run.
 """
@@ -6,9 +6,7 @@ Everything runs against one server without persistence, started for this. Ratios
 from __future__ import annotations
 
 import statistics
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import qo
@@ -17,10 +15,8 @@ from bench.flat_claims import claim_and_finish_us, fill, single_claims_ms
 from bench.runtime_speed import start_ms_same_process
 from bench.store_speed import BATCH, drain
 from qo.store.redis import RedisStore
-from qo.store.values import Limit, Source, Submission
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from servers import Kind, Server  # the tests know how to start one
+from qo.values import Limit, Source, Submission
+from tests.servers.redis import Kind, Server  # the tests have the code that starts a server
 
 SCRIPTS = ("cmdstat_fcall",)
 
@@ -53,7 +49,7 @@ class Busy:
         self.seconds = time.perf_counter() - self._began
         self.in_scripts = await script_seconds(self._store) - self._scripts_before
 
-    def told(self, jobs: int) -> str:
+    def described(self, jobs: int) -> str:
         return (
             f"{jobs / self.seconds:6.0f} jobs/s; the server alone could do {jobs / self.in_scripts:6.0f} jobs/s, "
             f"so this is {self.in_scripts / self.seconds:.0%} of it"
@@ -76,8 +72,8 @@ async def report_throughput(url: str, jobs: int) -> None:
         async with Busy(store) as draining:
             await drain(store, jobs)
         drained[name] = submitting.in_scripts + draining.in_scripts
-        print(f"  {name:12} submit {submitting.told(jobs)}")
-        print(f"  {'':12} drain  {draining.told(jobs)}")
+        print(f"  {name:12} submit {submitting.described(jobs)}")
+        print(f"  {'':12} drain  {draining.described(jobs)}")
         await store.close()
     print(f"  three limits cost the server {drained['three limits'] / drained['no limit']:.2f} times none (at most 2)")
 
@@ -97,8 +93,8 @@ async def report_worker(url: str, jobs: int) -> None:
             await worker.run_until_idle()
         assert (await queue.analytics()).ended == {"succeeded": jobs}
     await store.close()
-    print(f"  submit {submitting.told(jobs)}")
-    print(f"  drain  {draining.told(jobs)}")
+    print(f"  submit {submitting.described(jobs)}")
+    print(f"  drain  {draining.described(jobs)}")
     same = await start_ms_same_process(url, 100)
     print(f"  idle worker, job submitted from the same process: starts after {same:.2f} ms at the median")
     await idle_start.report(url)

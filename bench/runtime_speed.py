@@ -18,7 +18,7 @@ from pathlib import Path
 import qo
 from bench.store_speed import drain
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Submission
+from qo.values import Submission
 
 BATCH = 500
 
@@ -33,7 +33,7 @@ def resident_mb():
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:
-        # Elsewhere the most it ever had, in which a big parent counts too; in bytes on a Mac, else in KiB.
+        # Elsewhere the maximum so far, which includes a big parent's; in bytes on a Mac, else in KiB.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most / 2**20 if sys.platform == "darwin" else most / 1024
     return int(status.partition("VmRSS:")[2].split()[0]) / 1024
@@ -63,7 +63,7 @@ asyncio.run(main())
 
 @contextmanager
 def sqlite_file() -> Iterator[str]:
-    """The url of a file that is gone afterwards."""
+    """The url of a file that is deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         yield f"sqlite:///{folder}/qo.db"
 
@@ -85,7 +85,7 @@ async def runtime_jobs_per_second(url: str, jobs: int) -> float:
 
 
 async def store_jobs_per_second(jobs: int) -> float:
-    """Claims and finishes of fifty, each waited for: what one client of the store alone gets."""
+    """Jobs a second of one client of the store alone, which waits for each claim and finish of fifty."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".bench-") as folder:
         store = await SQLiteStore.open(f"{folder}/qo.db")
         for first in range(0, jobs, BATCH):

@@ -12,8 +12,8 @@ from qo.job import Estimate
 
 
 @dataclass
-class Told:
-    """What one job was told, and what came of it."""
+class Promise:
+    """The first estimate of one job, and its real wait."""
 
     at: float
     learnt: Estimate
@@ -25,40 +25,42 @@ class Told:
 @dataclass
 class Result:
     day: Day
-    told: list[Told]
+    promises: list[Promise]
     replays: int
     jobs: int
 
     def coverage(self) -> float:
-        return statistics.mean(is_inside(told.learnt, told.waited) for told in self.told)
+        return statistics.mean(is_inside(promise.learnt, promise.waited) for promise in self.promises)
 
     def width(self) -> float:
-        return statistics.median(told.learnt.upper_bound - told.learnt.lower_bound for told in self.told)
+        return statistics.median(promise.learnt.upper_bound - promise.learnt.lower_bound for promise in self.promises)
 
     def coverage_by_wait(self, parts: int = 5) -> list[float]:
-        """Of those told to wait least, ..., of those told to wait longest."""
-        ordered = sorted(self.told, key=lambda told: told.learnt.estimate_seconds)
+        """The share of each fifth, from the jobs with the shortest estimates to those with the longest."""
+        ordered = sorted(self.promises, key=lambda promise: promise.learnt.estimate_seconds)
         cuts = [len(ordered) * part // parts for part in range(parts + 1)]
         return [
-            statistics.mean(is_inside(told.learnt, told.waited) for told in ordered[first:end])
+            statistics.mean(is_inside(promise.learnt, promise.waited) for promise in ordered[first:end])
             for first, end in itertools.pairwise(cuts)
         ]
 
     def base_coverage(self) -> float:
-        return statistics.mean(is_inside(told.base, told.waited) for told in self.told)
+        return statistics.mean(is_inside(promise.base, promise.waited) for promise in self.promises)
 
     def base_spread(self) -> float:
-        """By which the base rule has to be widened, instead of by 0.3, to cover as many."""
+        """The spread that the base rule needs, instead of 0.3, to cover as many jobs."""
         needed = sorted(
-            abs(told.waited / told.base.estimate_seconds - 1) if told.base.estimate_seconds else math.inf
-            for told in self.told
+            abs(promise.waited / promise.base.estimate_seconds - 1) if promise.base.estimate_seconds else math.inf
+            for promise in self.promises
         )
         return needed[min(math.ceil(self.coverage() * len(needed)), len(needed)) - 1]
 
     def base_width(self) -> float:
-        """A start before now cannot be, so a lower edge below 0 is 0: that is in the base rule's favour."""
+        """A job cannot start before now, so a lower bound below 0 is 0, which favours the base rule."""
         spread = self.base_spread()
-        return statistics.median(told.base.estimate_seconds * (1 + spread - max(1 - spread, 0.0)) for told in self.told)
+        return statistics.median(
+            promise.base.estimate_seconds * (1 + spread - max(1 - spread, 0.0)) for promise in self.promises
+        )
 
 
 def is_inside(estimate: Estimate, waited: float) -> bool:

@@ -1,4 +1,4 @@
-"""Days of traffic, drawn from a seed: which jobs come when, how long they run, which workers come and go."""
+"""Days of traffic, drawn from a seed: when jobs come, how long they run, when workers come and go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from qo.settings import BUILT_IN_TIERS
-from qo.store.values import Limit, Source, Standing, Submission, TaskOptions
+from qo.values import Limit, Source, Standing, Submission, TaskOptions
 
 DAY_SECONDS = 86_400
 
@@ -18,7 +18,7 @@ class Arrival:
     at: float
     submission: Submission
     seconds: float
-    """how long it will run"""
+    """How long the job will run."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class WorkerChange:
     at: float
     name: str
     places: int
-    """0: it takes nothing more and goes when what it runs has ended"""
+    """With 0 the worker claims nothing more and leaves when its jobs have ended."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Day:
 
 
 def steady_day(hours: float, seed: int) -> Day:
-    """One task, one kind of job, eight places that are busy nine tenths of the time."""
+    """One task, one kind of job, and a capacity of eight that is busy nine tenths of the time."""
     draw = random.Random(seed)
     arrivals = [
         Arrival(at, Submission(id=f"job-{number}", task="build"), draw.gammavariate(4, 15))
@@ -49,7 +49,7 @@ def steady_day(hours: float, seed: int) -> Day:
 
 
 def bursty_day(hours: float, seed: int) -> Day:
-    """Users of three tiers with their limits and boosts, who come in bursts; some jobs are urgent."""
+    """Users of three tiers with limits and boosts submit in bursts; some jobs are urgent."""
     draw = random.Random(seed)
     times = list(_poisson(draw, per_second=0.03, hours=hours))
     for burst in _poisson(draw, per_second=1 / 2400, hours=hours):

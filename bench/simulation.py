@@ -1,6 +1,6 @@
 """Plays a simulated day on the real store and estimator.
 
-Only time is simulated: jobs are submitted, claimed and finished through the store with `now` given, and the estimator
+Only time is simulated: jobs are submitted, claimed and finished through a store whose clock is set, and the estimator
 reads it every few simulated seconds, as it does in a server. What counts is the first estimate that a job got after it
 had joined the line; a job that started before anybody could ask is not counted.
 """
@@ -14,21 +14,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.scoring import Result, Told
+from bench.scoring import Promise, Result
 from bench.simulated_days import DAY_SECONDS, Day, WorkerChange
 from qo.job import State
-from qo.policy.estimate import base_estimate, duration_of_task, duration_of_tier
-from qo.policy.replay import STEADY_WEIGHT, steady
-from qo.runtime.estimator import Estimator
-from qo.runtime.waiting import AverageRun, active_places, average_duration
+from qo.loops.system import System
+from qo.policy.estimates.base import base_estimate, duration_of_task, duration_of_tier
+from qo.policy.estimates.durations import AverageRun
+from qo.policy.estimates.replay import STEADY_WEIGHT, steady
+from qo.queue.averages import average_duration
+from qo.queue.estimator import Estimator
 from qo.settings import Settings
-from qo.store.base import Store
+from qo.store.contract import Store
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Average, Lease, Outcome, Registration
+from qo.values import Average, Lease, Outcome, Registration
 
 REFRESH_SECONDS = 5
 WARM_UP_SHARE = 0.05
-"""of the time, at the start: the estimator has seen nothing yet, so this is not counted"""
+"""The share of the day at its start that is not counted, because the estimator has seen nothing yet."""
 STARTS_AT_MS = 1_800_000_000_000
 LEASE_MS = 30 * DAY_SECONDS * 1000
 
@@ -36,17 +38,13 @@ LEASE_MS = 30 * DAY_SECONDS * 1000
 class SimulatedTime:
     """The store's operations, at the simulated time."""
 
-    TAKES_NOW = frozenset({"submit", "claim", "finish", "register", "set_limits", "workers"})
-
     def __init__(self, store: Store) -> None:
         self._store = store
         self.now = 0.0
+        store.clock = lambda: STARTS_AT_MS + round(self.now * 1000)
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name not in self.TAKES_NOW:
-            return method
-        return lambda *args, **kwargs: method(*args, **kwargs, now=STARTS_AT_MS + round(self.now * 1000))
+        return getattr(self._store, name)
 
     def clock(self) -> float:
         return STARTS_AT_MS / 1000 + self.now
@@ -65,7 +63,7 @@ class Simulation:
     estimator: Estimator
     settings: Settings
     workers: dict[str, Places] = field(default_factory=dict)
-    told: dict[str, Told] = field(default_factory=dict)
+    promises: dict[str, Promise] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     ends: list[tuple[float, int, str, Lease]] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -99,7 +97,9 @@ class Simulation:
                 continue
             await self._claim(runs)
         begun = self.day.arrivals[-1].at * WARM_UP_SHARE
-        counted = [told for told in self.told.values() if told.at >= begun and not math.isnan(told.waited)]
+        counted = [
+            promise for promise in self.promises.values() if promise.at >= begun and not math.isnan(promise.waited)
+        ]
         return Result(self.day, counted, self.replays, len(self.day.arrivals))
 
     async def _change_worker(self, change: WorkerChange) -> None:
@@ -126,9 +126,9 @@ class Simulation:
                 places.running += 1
                 self.waiting.discard(lease.job.id)
                 heapq.heappush(self.ends, (self.store.now + runs[lease.job.id], next(self.numbers), name, lease))
-                if lease.job.id in self.told:
-                    told = self.told[lease.job.id]
-                    told.waited = self.store.now - told.at
+                if lease.job.id in self.promises:
+                    promise = self.promises[lease.job.id]
+                    promise.waited = self.store.now - promise.at
 
     async def _finish(self, worker: str, lease: Lease) -> None:
         self.workers[worker].running -= 1
@@ -146,12 +146,11 @@ class Simulation:
         )
 
     async def _tell(self) -> None:
-        """One replay, and what those are told who joined since the last one."""
+        """Make one replay, and record the estimates of jobs that joined since the last one."""
         await self.estimator.refresh()
         self.replays += 1
         forecast = await self.estimator.fresh()
-        new = [(job_id, rank) for job_id, rank in forecast.ranks.items() if job_id not in self.told]
-        places = await active_places(self.store) if new else 0
+        new = [(job_id, rank) for job_id, rank in forecast.ranks.items() if job_id not in self.promises]
         averages: dict[tuple[str, str | None], AverageRun] = {}
         for job_id, rank in new:
             learnt = self.estimator.estimate(job_id)
@@ -162,18 +161,18 @@ class Simulation:
                 averages[kind] = await average_duration(self.store, self.settings, task=kind[0], tier=kind[1])
             base = base_estimate(
                 position=rank + 1,
-                active_workers=places,
+                active_workers=forecast.places,
                 average_seconds=averages[kind].seconds,
                 settings=self.settings.estimate,
             )
-            self.told[job_id] = Told(self.store.now, learnt, base, forecast.tasks[rank])
+            self.promises[job_id] = Promise(self.store.now, learnt, base, forecast.tasks[rank])
 
 
 async def play(day: Day, settings: Settings | None = None) -> Result:
     settings = settings or Settings()
     store = SimulatedTime(await SQLiteStore.open(":memory:"))
     try:
-        estimator = Estimator(store, settings, clock=store.clock)  # type: ignore[arg-type]
+        estimator = Estimator(store, settings, system=System(clock=lambda: round(store.clock() * 1000)))  # type: ignore[arg-type]
         return await Simulation(day, store, estimator, settings).play()
     finally:
         await store.close()

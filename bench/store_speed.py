@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qo.job import State
-from qo.store.base import Store
+from qo.store.contract import Store
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Limit, Outcome, Source, Submission
+from qo.values import Limit, Outcome, Source, Submission
 
 BATCH = 50
 CLIENTS = 4
@@ -139,7 +139,7 @@ async def report(*, jobs: int = 5000, rounds: int = 3) -> None:
 
 
 def disk_sync_ms(writes: int = 200) -> float:
-    """What one small synchronous write costs on this disk, so that the figures can be judged."""
+    """The cost of one small synchronous write on this disk, to judge the figures by."""
     with tempfile.NamedTemporaryFile(dir=Path.cwd(), prefix=".bench-") as file:
         started = time.perf_counter()
         for _ in range(writes):

@@ -1,35 +1,31 @@
 """How soon an idle worker starts a job after the event that lets it start, with all polls set to an hour.
 
-What was not told would take an hour here, so each figure is that of a wake-up. The events come through connections of
-their own, as from another process; in memory there is only one.
+Without a notification a start would take an hour here, so each figure is that of a wake-up. The events come
+through connections of their own, as from another process; in memory there is only one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import statistics
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import qo
 from bench.runtime_speed import sqlite_file
 from qo.ids import new_id
 from qo.job import State
-from qo.runtime import upkeep, worker
 from qo.store.redis import store as redis_store
-from qo.store.values import Lease, Outcome
-
-sys.path.append(str(Path(__file__).parent.parent / "tests"))
-from servers import Server  # the tests know how to start one
+from qo.values import Lease, Outcome
+from qo.worker import exchange, upkeep
+from tests.servers.redis import Server  # the tests know how to start one
 
 HOUR_SECONDS = 3600.0
 DUE_SECONDS = 0.33
 SETTLE_SECONDS = 0.03
-"""for the worker to be idle again"""
+"""How long to wait until the worker is idle again."""
 SETTINGS = {"concurrency": {"default_lease_duration_secs": HOUR_SECONDS}}
 
 Event = Callable[[], Awaitable[object]]
@@ -84,7 +80,7 @@ class Bench:
         return lambda: self._finish(lease, State.SUCCEEDED)
 
     async def lease_over(self) -> Event:
-        """Of a worker that died; the slot that it held goes to the job that waits."""
+        """The lease of a dead worker ends, and its slot goes to the job that waits."""
         group = await self._new_group()
         await self._other.submit("elsewhere", groups=[group], max_attempts=1)
 
@@ -95,7 +91,7 @@ class Bench:
         return event
 
     async def _in_a_full_group(self) -> tuple[str, Lease]:
-        """A job waits in the group for what somebody else holds there."""
+        """A job waits in the group for a slot that another holder has."""
         group = await self._new_group()
         await self._other.submit("elsewhere", groups=[group])
         lease = await self._claim()
@@ -103,7 +99,7 @@ class Bench:
         return group, lease
 
     async def _new_group(self) -> str:
-        """Another each time: the job of the time before may not have given its slot back."""
+        """Another group each time, because the last job may not have given its slot back yet."""
         group = f"group-{new_id()}"
         await self._other.set_limit(group, 1)
         return group
@@ -121,7 +117,7 @@ class Bench:
 @asynccontextmanager
 async def polling_hourly() -> AsyncIterator[None]:
     slow = [
-        (worker, "WAIT_SECONDS"),
+        (exchange, "WAIT_SECONDS"),
         (upkeep, "CATCH_UP_EVERY_SECONDS"),
         (upkeep, "EVERY_SECONDS"),
         (redis_store, "NET_SECONDS"),

@@ -1,4 +1,8 @@
-"""A queue on every store, closed again at the end."""
+"""A queue on a store, closed again at the end.
+
+In the gate the store is a file and a Valkey server, which processes can share. `make nightly` adds the others, whose
+code is the same.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,27 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from stores import STORES, StoreUnderTest
 
 import qo
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests.stores import STORES, StoreUnderTest
 
 SETTINGS: dict[str, Any] = {
     "concurrency": {"default_lease_duration_secs": 60},
     "retries": {"first_delay_secs": 0.01, "jitter": 0},
     "worker": {"grace_secs": 5},
 }
-"""waits short enough for a test; a test of a wait sets its own"""
+"""Waits are short enough for a test; a test of a wait sets its own."""
+IN_THE_GATE = ("sqlite", "valkey")
 
 
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
+def _case(store: StoreUnderTest) -> object:
+    return pytest.param(store, id=store.name, marks=[] if store.name in IN_THE_GATE else [pytest.mark.nightly])
+
+
+@pytest.fixture(params=map(_case, STORES))
 def store_under_test(request: pytest.FixtureRequest) -> StoreUnderTest:
     chosen: StoreUnderTest = request.param
     return chosen
@@ -29,7 +38,7 @@ def store_under_test(request: pytest.FixtureRequest) -> StoreUnderTest:
 
 @pytest.fixture
 def overrides() -> dict[str, Any]:
-    """Settings of a test module, beside those above."""
+    """A test module's own settings, added to those above."""
     return {}
 
 

@@ -1,32 +1,33 @@
-"""The stores that the behaviour suite and the state machine run against. The suites themselves name none."""
+"""The stores that tests run against. The tests themselves name none."""
 
 from __future__ import annotations
 
 import secrets
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from redis import Redis
-from redis_snapshot import snapshot as redis_snapshot
-from servers import Kind, shared_server
-from sqlite_snapshot import snapshot as sqlite_snapshot
 
 from qo.store.redis.store import RedisStore
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.snapshot import snapshot as redis_snapshot
+from tests.store.sqlite.snapshot import snapshot as sqlite_snapshot
 
 
 @dataclass(frozen=True)
 class StoreUnderTest:
     name: str
-    open: Callable[[Bounds], Awaitable[Any]]
-    snapshot: Callable[[Any], Awaitable[dict[str, Any]]]
-    close: Callable[[Any], Awaitable[None]]
-    small_bounds: bool = True
-    """whether the behaviour suite also runs with tiny steps; where two share their code, once is enough"""
+    open: Callable[[Bounds], Coroutine[Any, Any, Any]]
+    snapshot: Callable[[Any], Coroutine[Any, Any, dict[str, Any]]]
+    close: Callable[[Any], Coroutine[Any, Any, None]]
+    is_twin: bool = False
+    """Shares all its code with another store, on which the behaviour suite runs in the gate, with tiny steps too.
+    On a twin it runs nightly."""
 
 
 async def _open_memory(bounds: Bounds) -> SQLiteStore:
@@ -49,7 +50,7 @@ async def _close_memory(store: SQLiteStore) -> None:
     await store.close()
 
 
-def _open_on(kind: Kind) -> Callable[[Bounds], Awaitable[RedisStore]]:
+def _open_on(kind: Kind) -> Callable[[Bounds], Coroutine[Any, Any, RedisStore]]:
     async def open_store(bounds: Bounds) -> RedisStore:
         namespace = f"test-{secrets.token_hex(8)}"
         return await RedisStore.open(shared_server(kind).url, namespace=namespace, bounds=bounds)
@@ -57,9 +58,9 @@ def _open_on(kind: Kind) -> Callable[[Bounds], Awaitable[RedisStore]]:
     return open_store
 
 
-def _close_on(kind: Kind) -> Callable[[RedisStore], Awaitable[None]]:
+def _close_on(kind: Kind) -> Callable[[RedisStore], Coroutine[Any, Any, None]]:
     async def close(store: RedisStore) -> None:
-        """Leave nothing behind: the next test's server is the same."""
+        """Leaves nothing behind, because the next test uses the same server."""
         await store.close()
         with Redis.from_url(shared_server(kind).url) as server:
             keys = server.keys(f"{store.client.prefix}*")
@@ -70,8 +71,8 @@ def _close_on(kind: Kind) -> Callable[[RedisStore], Awaitable[None]]:
 
 
 STORES = [
-    StoreUnderTest("sqlite", _open_file, sqlite_snapshot, _close_file, small_bounds=False),
+    StoreUnderTest("sqlite", _open_file, sqlite_snapshot, _close_file, is_twin=True),
     StoreUnderTest("sqlite-memory", _open_memory, sqlite_snapshot, _close_memory),
     StoreUnderTest("valkey", _open_on("valkey"), redis_snapshot, _close_on("valkey")),
-    StoreUnderTest("redis", _open_on("redis"), redis_snapshot, _close_on("redis"), small_bounds=False),
+    StoreUnderTest("redis", _open_on("redis"), redis_snapshot, _close_on("redis"), is_twin=True),
 ]

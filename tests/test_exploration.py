@@ -8,15 +8,37 @@ import subprocess
 import sys
 from pathlib import Path
 
-import exploration
-import histories
 import pytest
-from histories import BOUNDS, HITS, Account
-from noteworthy import BOUND, RARE
-from stores import STORES
 
-MACHINE = "tests/conformance/test_state_machine.py"
-TRACES = "tests/conformance/test_same_trace.py"
+from tests import exploration
+from tests.conformance.machine import histories
+from tests.conformance.machine.histories import BOUNDS, HITS, Account
+from tests.conformance.machine.noteworthy import BOUND, RARE
+from tests.stores import STORES
+
+MACHINE = "tests/conformance/machine/test_state_machine.py"
+TRACES = "tests/conformance/machine/test_same_trace.py"
+
+
+PROPERTY_TESTS = """
+from hypothesis import given, settings, strategies
+
+drawn = []
+
+@given(strategies.integers())
+@settings(max_examples=30, database=None)
+def test_passes(number):
+    drawn.append(number)
+
+def test_shows_the_numbers():
+    assert not drawn, drawn
+"""
+KEEP_ELSEWHERE = """
+from pathlib import Path
+from tests import exploration
+
+exploration.KEPT = Path(__file__).parent / "kept"
+"""
 
 
 def collected(*arguments: str) -> list[str]:
@@ -69,6 +91,49 @@ def test_a_failure_tells_the_seed_and_is_kept_in_a_nightly(tmp_path: Path, monke
     assert exploration.how_to_replay("tests/a.py::test_a") in kept.read_text()
 
 
+def nightly_of_property_tests(folder: Path, *, seed: str) -> dict[str, str]:
+    """Its records by name, with the word `SEED` in place of the seed."""
+    folder.mkdir()
+    (folder / "test_properties.py").write_text(PROPERTY_TESTS)
+    (folder / "keep_elsewhere.py").write_text(KEEP_ELSEWHERE)
+    environment = os.environ | {"HYPOTHESIS_PROFILE": "nightly", "HISTORY_SEED": seed, "PYTHONPATH": str(folder)}
+    plugins = ["-p", "keep_elsewhere", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-c", os.devnull, "--rootdir", str(folder), *plugins, str(folder)]
+    subprocess.run(command, cwd=exploration.ROOT, env=environment, capture_output=True, check=False)
+    return {file.name.replace(seed, "SEED"): file.read_text() for file in (folder / "kept").iterdir()}
+
+
+def test_a_nightly_keeps_the_seed_the_examples_and_the_failures_of_property_tests(tmp_path: Path) -> None:
+    records = nightly_of_property_tests(tmp_path / "first", seed="a-word")
+
+    assert set(records) == {
+        "progress-SEED.log",
+        "summary-SEED.txt",
+        "failure-SEED-test_properties.py-test_shows_the_numbers.txt",
+    }
+    line = "test_properties.py::test_passes: 30 examples, 0 invalid"
+    assert "seed a-word" in records["progress-SEED.log"]
+    assert line in records["progress-SEED.log"]
+    header, result, *lines = records["summary-SEED.txt"].splitlines()
+    assert ("seed a-word" in header, result, lines) == (True, "1 passed, 1 failed, 0 error", [line])
+    assert "HISTORY_SEED=a-word" in records["failure-SEED-test_properties.py-test_shows_the_numbers.txt"]
+
+
+def test_the_same_seed_draws_the_same_examples_of_property_tests_again(tmp_path: Path) -> None:
+    first, again, other = (
+        numbers_in(nightly_of_property_tests(tmp_path / name, seed=seed))
+        for name, seed in (("first", "a-word"), ("again", "a-word"), ("other", "another"))
+    )
+
+    assert first == again != other
+
+
+def numbers_in(records: dict[str, str]) -> str:
+    (failure,) = [text for name, text in records.items() if name.startswith("failure")]
+    (line,) = [line for line in failure.splitlines() if line.startswith("E       AssertionError: ")]
+    return line
+
+
 def test_numbers_depend_on_the_seed_and_the_words(monkeypatch: pytest.MonkeyPatch) -> None:
     here = exploration.number_from("case", 1)
 
@@ -91,10 +156,13 @@ def test_states_that_a_long_run_met_too_seldom_are_named(monkeypatch: pytest.Mon
 
 
 def test_the_behaviour_suite_has_cases_for_every_store_and_the_model() -> None:
-    found = collected("tests/conformance/test_tokens.py")
+    suite = "tests/conformance/suite/test_tokens.py"
+    in_the_gate, nightly = collected(suite), collected("-m", "nightly", suite)
 
-    for name in ("model", *(store.name for store in STORES)):
-        assert any(f"[{name}-by" in line for line in found), name
+    for name in ("model", *(store.name for store in STORES if not store.is_twin)):
+        assert any(f"[{name}-by" in line for line in in_the_gate), name
+    for name in (store.name for store in STORES if store.is_twin):
+        assert any(f"[{name}-by" in line for line in nightly), name
     assert len(STORES) >= 4
 
 

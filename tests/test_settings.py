@@ -1,14 +1,19 @@
 """Where settings come from, what wins, and what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.errors import SettingsError
+from qo.job import PRIORITY_NAMES
 from qo.policy import ordering
 from qo.settings import Settings, find_settings_file, load_settings
+
+Load = Callable[..., Settings]
 
 
 @pytest.fixture
@@ -19,10 +24,10 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def load(directory):
+def load(directory: Path) -> Load:
     """Load settings from the text of a file, an environment and code."""
 
-    def load(file: str = "", environ: dict[str, str] | None = None, code: dict | None = None) -> Settings:
+    def load(file: str = "", environ: dict[str, str] | None = None, code: dict[str, Any] | None = None) -> Settings:
         (directory / ".qo.toml").write_text(file)
         return load_settings(code, directory=directory, environ=environ or {})
 
@@ -32,11 +37,11 @@ def load(directory):
 # Defaults
 
 
-def test_without_any_source_the_defaults_hold(load):
+def test_without_any_source_the_defaults_hold(load: Load) -> None:
     assert load() == Settings()
 
 
-def test_without_a_file_nothing_but_the_tiers_is_limited():
+def test_without_a_file_nothing_but_the_tiers_is_limited() -> None:
     assert Settings().concurrency.limits == {}
 
 
@@ -48,7 +53,7 @@ def test_without_a_file_nothing_but_the_tiers_is_limited():
         ("cto_scale", (10, 5, 200, 5, 5, 15, 900)),
     ],
 )
-def test_the_built_in_tiers_have_the_numbers_of_the_specification(tier, numbers):
+def test_the_built_in_tiers_have_the_numbers_of_the_specification(tier: str, numbers: tuple[int, ...]) -> None:
     found = Settings().tiers[tier]
 
     assert numbers == (
@@ -62,7 +67,7 @@ def test_the_built_in_tiers_have_the_numbers_of_the_specification(tier, numbers)
     )
 
 
-def test_changing_the_tiers_of_one_settings_leaves_the_defaults_alone(load):
+def test_changing_the_tiers_of_one_settings_leaves_the_defaults_alone(load: Load) -> None:
     load("[tiers.partner]\nper_user = 9")
 
     assert Settings().tiers["partner"].per_user == 3
@@ -71,7 +76,7 @@ def test_changing_the_tiers_of_one_settings_leaves_the_defaults_alone(load):
 # Finding the file
 
 
-def test_the_nearest_file_upwards_is_found(tmp_path):
+def test_the_nearest_file_upwards_is_found(tmp_path: Path) -> None:
     below = tmp_path / "project" / "package" / "module"
     below.mkdir(parents=True)
     (tmp_path / ".qo.toml").touch()
@@ -81,7 +86,7 @@ def test_the_nearest_file_upwards_is_found(tmp_path):
     assert find_settings_file(below) == nearest
 
 
-def test_a_directory_of_that_name_is_not_the_file(tmp_path):
+def test_a_directory_of_that_name_is_not_the_file(tmp_path: Path) -> None:
     (tmp_path / ".qo.toml").touch()
     below = tmp_path / "below"
     (below / ".qo.toml").mkdir(parents=True)
@@ -92,7 +97,7 @@ def test_a_directory_of_that_name_is_not_the_file(tmp_path):
 # The file
 
 
-def test_the_example_of_the_specification_is_understood(load):
+def test_the_example_of_the_specification_is_understood(load: Load) -> None:
     settings = load("""
         [store]
         url = "redis://localhost:6379/0"
@@ -113,37 +118,37 @@ def test_the_example_of_the_specification_is_understood(load):
     assert settings.concurrency.limits == limits
 
 
-def test_a_tier_table_changes_only_the_numbers_it_names(load):
+def test_a_tier_table_changes_only_the_numbers_it_names(load: Load) -> None:
     partner = load("[tiers.partner]\nper_user = 4").tiers["partner"]
 
     assert (partner.per_user, partner.per_project, partner.jobs_per_day) == (4, 3, 50)
 
 
-def test_a_tier_of_a_new_name_has_the_numbers_of_bootstrapper_where_it_names_none(load):
+def test_a_tier_of_a_new_name_has_the_numbers_of_bootstrapper_where_it_names_none(load: Load) -> None:
     tiers = load("[tiers.studio]\nper_user = 7").tiers
 
     assert (tiers["studio"].per_user, tiers["studio"].jobs_per_day) == (7, tiers["bootstrapper"].jobs_per_day)
     assert set(tiers) == {"bootstrapper", "partner", "cto_scale", "studio"}
 
 
-def test_an_empty_table_names_a_tier_and_changes_no_number(load):
+def test_an_empty_table_names_a_tier_and_changes_no_number(load: Load) -> None:
     settings = load("[tiers.studio]\n[tiers.partner]\n[queue]", code={"tiers": {"partner": {}}, "queue": {}})
 
     assert settings.tiers["studio"] == settings.tiers["bootstrapper"]
     assert settings.tiers["partner"] == Settings().tiers["partner"]
 
 
-@pytest.mark.parametrize("name", [*ordering.PRIORITY_NAMES, *map(str, (0, 99))])
-def test_the_default_priority_is_a_name_or_a_number(load, name):
+@pytest.mark.parametrize("name", [*PRIORITY_NAMES, *map(str, (0, 99))])
+def test_the_default_priority_is_a_name_or_a_number(load: Load, name: str) -> None:
     priority = load(environ={"QO_QUEUE__DEFAULT_PRIORITY": name}).queue.default_priority
 
-    assert ordering.parse_priority(priority) in {*ordering.PRIORITY_NAMES.values(), 0, 99}
+    assert ordering.parse_priority(priority) in {*PRIORITY_NAMES.values(), 0, 99}
 
 
 # The environment and code
 
 
-def test_the_environment_wins_over_the_file_and_code_over_both(load):
+def test_the_environment_wins_over_the_file_and_code_over_both(load: Load) -> None:
     file = "[queue]\ncap = 1\nretention_jobs = 1\nmax_payload_bytes = 1"
     environ = {"QO_QUEUE__CAP": "2", "QO_QUEUE__RETENTION_JOBS": "2"}
 
@@ -152,13 +157,13 @@ def test_the_environment_wins_over_the_file_and_code_over_both(load):
     assert (queue.cap, queue.retention_jobs, queue.max_payload_bytes) == (3, 2, 1)
 
 
-def test_qo_url_names_the_store(load):
+def test_qo_url_names_the_store(load: Load) -> None:
     environ = {"QO_URL": "memory://", "QO_STORE__URL": "sqlite:///other.db"}
 
     assert load('[store]\nurl = "sqlite:///file.db"', environ).store.url == "memory://"
 
 
-def test_a_variable_reaches_into_nested_tables(load):
+def test_a_variable_reaches_into_nested_tables(load: Load) -> None:
     settings = load(
         environ={
             "QO_CONCURRENCY__DEFAULT_LEASE_DURATION_SECS": "60",
@@ -175,7 +180,7 @@ def test_a_variable_reaches_into_nested_tables(load):
     assert settings.confirmation.reminders_after_hours == (1, 2.5)
 
 
-def test_empty_and_foreign_variables_are_no_settings(load):
+def test_empty_and_foreign_variables_are_no_settings(load: Load) -> None:
     environ = {"QO_URL": "", "QO_QUEUE__CAP": "", "QO_NONE": "", "QO_VALKEY_SERVER": "x", "PATH__X": "y"}
 
     assert load(environ=environ) == Settings()
@@ -228,14 +233,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("file", "sentence"), REFUSED)
-def test_a_wrong_key_or_value_in_the_file_is_refused(load, directory, file, sentence):
+def test_a_wrong_key_or_value_in_the_file_is_refused(load: Load, directory: Path, file: str, sentence: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         load(file)
 
     assert str(refusal.value) == f"{directory / '.qo.toml'}: {sentence}"
 
 
-def test_an_unknown_section_is_refused_with_the_known_ones(load):
+def test_an_unknown_section_is_refused_with_the_known_ones(load: Load) -> None:
     with pytest.raises(SettingsError, match="que is no setting; expected one of store, concurrency, tiers,"):
         load("[que]\ncap = 1")
 
@@ -253,25 +258,25 @@ def test_an_unknown_section_is_refused_with_the_known_ones(load):
         ),
     ],
 )
-def test_a_wrong_variable_is_refused_by_its_name(load, variable, value, sentence):
+def test_a_wrong_variable_is_refused_by_its_name(load: Load, variable: str, value: str, sentence: str) -> None:
     with pytest.raises(SettingsError) as refusal:
         load(environ={variable: value})
 
     assert str(refusal.value) == f"{variable}: {sentence}"
 
 
-def test_a_wrong_value_in_code_is_refused(load):
+def test_a_wrong_value_in_code_is_refused(load: Load) -> None:
     with pytest.raises(SettingsError, match=r"^Settings given in code: tiers\.partner\.boost is -1; "):
         load(code={"tiers": {"partner": {"boost": -1}}})
 
 
-def test_what_is_wrong_in_the_file_is_refused_also_where_the_environment_overrides_it(load):
+def test_what_is_wrong_in_the_file_is_refused_also_where_the_environment_overrides_it(load: Load) -> None:
     with pytest.raises(SettingsError, match=r"\.qo\.toml: queue\.cap is -1"):
         load("[queue]\ncap = -1", {"QO_QUEUE__CAP": "5"})
 
 
 @pytest.mark.parametrize("content", [b"[queue\n", b"\xff"])
-def test_a_file_that_is_not_toml_is_refused_by_its_name(directory, content):
+def test_a_file_that_is_not_toml_is_refused_by_its_name(directory: Path, content: bytes) -> None:
     file = directory / ".qo.toml"
     file.write_bytes(content)
 
@@ -289,7 +294,9 @@ anything = st.recursive(scalars, lambda inner: st.lists(inner, max_size=2) | st.
 
 
 @given(code=st.dictionaries(names, anything, max_size=3))
-def test_whatever_code_gives_is_either_settings_or_a_settings_error(code, tmp_path_factory):
+def test_whatever_code_gives_is_either_settings_or_a_settings_error(
+    code: dict[Any, Any], tmp_path_factory: pytest.TempPathFactory
+) -> None:
     try:
         settings = load_settings(code, directory=tmp_path_factory.getbasetemp(), environ={})
     except SettingsError:
@@ -341,7 +348,7 @@ def test_an_absolute_file_and_another_store_stay_as_they_are(directory: Path) ->
         ("QO_", "QO_URL (store.url)"),
     ],
 )
-def test_an_unknown_variable_is_refused_with_the_nearest_known_one(load, variable, nearest):
+def test_an_unknown_variable_is_refused_with_the_nearest_known_one(load: Load, variable: str, nearest: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load(environ={variable: "5"})
 
@@ -349,6 +356,6 @@ def test_an_unknown_variable_is_refused_with_the_nearest_known_one(load, variabl
 
 
 @pytest.mark.parametrize("namespace", ["", "n" * 201, "a\nb", 5])
-def test_a_namespace_is_a_name(load, namespace):
+def test_a_namespace_is_a_name(load: Load, namespace: int | str) -> None:
     with pytest.raises(SettingsError, match=r"store\.namespace is .*; expected 1 to 200 characters, none of"):
         load(code={"store": {"namespace": namespace}})

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from qo._version import __version__
 from qo.errors import (
     Fail,
     InvalidPriority,
@@ -31,58 +32,88 @@ from qo.errors import (
 
 if TYPE_CHECKING:
     from qo import sync
-    from qo.event import Event
-    from qo.job import Job, JobError, New, State
-    from qo.runtime.connecting import connect
-    from qo.runtime.context import Context
-    from qo.runtime.limiter import Limiter
-    from qo.runtime.manager import ConcurrencyManager
-    from qo.runtime.queue import Queue
-    from qo.runtime.semaphore import (
+    from qo.event import AuditEntry, Event
+    from qo.job import Basis, Estimate, Job, JobError, New, Progress, State, Upgrade, Usage
+    from qo.limits.block import Block, Lease
+    from qo.limits.by_hand import ConcurrencyManager
+    from qo.limits.limiter import Limiter
+    from qo.limits.metrics import LimiterMetrics, Sample
+    from qo.limits.semaphore import (
         TIER_CONCURRENT_PROJECT,
         TIER_CONCURRENT_USER,
         Semaphore,
         project_semaphore,
         user_semaphore,
     )
-    from qo.runtime.wait_times import WaitTimeEstimator
-    from qo.runtime.worker import Worker
-    from qo.store.values import GroupStatus as ConcurrencyStatus
-    from qo.store.values import SlotInfo
-
-__version__ = "0.1.0"
+    from qo.notify.signing import verify as verify_webhook
+    from qo.policy.analytics import Analytics
+    from qo.policy.why import Blocked, Holder, Why
+    from qo.queue.connect import connect
+    from qo.queue.queue import Queue
+    from qo.queue.wait_times import WaitTimeEstimator
+    from qo.values import GroupStatus as ConcurrencyStatus
+    from qo.values import Limit, ParentStatus, SlotInfo, Source, WorkerInfo
+    from qo.worker.context import Context, ThreadContext
+    from qo.worker.worker import Worker
 
 # Imported when first used, so that `import qo` and `qo --help` stay light.
 _LAZY = {
-    "ConcurrencyManager": ("qo.runtime.manager", "ConcurrencyManager"),
-    "ConcurrencyStatus": ("qo.store.values", "GroupStatus"),
-    "Context": ("qo.runtime.context", "Context"),
+    "Block": ("qo.limits.block", "Block"),
+    "Analytics": ("qo.policy.analytics", "Analytics"),
+    "AuditEntry": ("qo.event", "AuditEntry"),
+    "Basis": ("qo.job", "Basis"),
+    "Blocked": ("qo.policy.why", "Blocked"),
+    "ConcurrencyManager": ("qo.limits.by_hand", "ConcurrencyManager"),
+    "ConcurrencyStatus": ("qo.values", "GroupStatus"),
+    "Context": ("qo.worker.context", "Context"),
+    "Estimate": ("qo.job", "Estimate"),
     "Event": ("qo.event", "Event"),
+    "Holder": ("qo.policy.why", "Holder"),
     "Job": ("qo.job", "Job"),
     "JobError": ("qo.job", "JobError"),
-    "Limiter": ("qo.runtime.limiter", "Limiter"),
+    "Lease": ("qo.limits.block", "Lease"),
+    "Limit": ("qo.values", "Limit"),
+    "Limiter": ("qo.limits.limiter", "Limiter"),
+    "LimiterMetrics": ("qo.limits.metrics", "LimiterMetrics"),
     "New": ("qo.job", "New"),
-    "Queue": ("qo.runtime.queue", "Queue"),
-    "Semaphore": ("qo.runtime.semaphore", "Semaphore"),
-    "SlotInfo": ("qo.store.values", "SlotInfo"),
+    "ParentStatus": ("qo.values", "ParentStatus"),
+    "Progress": ("qo.job", "Progress"),
+    "Queue": ("qo.queue.queue", "Queue"),
+    "Sample": ("qo.limits.metrics", "Sample"),
+    "Semaphore": ("qo.limits.semaphore", "Semaphore"),
+    "SlotInfo": ("qo.values", "SlotInfo"),
+    "Source": ("qo.values", "Source"),
     "State": ("qo.job", "State"),
-    "TIER_CONCURRENT_PROJECT": ("qo.runtime.semaphore", "TIER_CONCURRENT_PROJECT"),
-    "TIER_CONCURRENT_USER": ("qo.runtime.semaphore", "TIER_CONCURRENT_USER"),
-    "WaitTimeEstimator": ("qo.runtime.wait_times", "WaitTimeEstimator"),
-    "Worker": ("qo.runtime.worker", "Worker"),
-    "connect": ("qo.runtime.connecting", "connect"),
-    "project_semaphore": ("qo.runtime.semaphore", "project_semaphore"),
-    "user_semaphore": ("qo.runtime.semaphore", "user_semaphore"),
+    "TIER_CONCURRENT_PROJECT": ("qo.limits.semaphore", "TIER_CONCURRENT_PROJECT"),
+    "TIER_CONCURRENT_USER": ("qo.limits.semaphore", "TIER_CONCURRENT_USER"),
+    "ThreadContext": ("qo.worker.context", "ThreadContext"),
+    "Upgrade": ("qo.job", "Upgrade"),
+    "Usage": ("qo.job", "Usage"),
+    "WaitTimeEstimator": ("qo.queue.wait_times", "WaitTimeEstimator"),
+    "Why": ("qo.policy.why", "Why"),
+    "Worker": ("qo.worker.worker", "Worker"),
+    "WorkerInfo": ("qo.values", "WorkerInfo"),
+    "connect": ("qo.queue.connect", "connect"),
+    "project_semaphore": ("qo.limits.semaphore", "project_semaphore"),
+    "user_semaphore": ("qo.limits.semaphore", "user_semaphore"),
+    "verify_webhook": ("qo.notify.signing", "verify"),
 }
 
 __all__ = [
     "TIER_CONCURRENT_PROJECT",
     "TIER_CONCURRENT_USER",
+    "Analytics",
+    "AuditEntry",
+    "Basis",
+    "Block",
+    "Blocked",
     "ConcurrencyManager",
     "ConcurrencyStatus",
     "Context",
+    "Estimate",
     "Event",
     "Fail",
+    "Holder",
     "InvalidPriority",
     "InvalidSubmit",
     "InvalidTransition",
@@ -90,37 +121,50 @@ __all__ = [
     "Job",
     "JobError",
     "JobNotFound",
+    "Lease",
     "LeaseAlive",
     "LeaseLost",
+    "Limit",
     "Limiter",
+    "LimiterMetrics",
     "MoveRefused",
     "New",
     "NoStoreYet",
     "ParentNotFound",
+    "ParentStatus",
     "PayloadTooLarge",
     "PhaseTaken",
+    "Progress",
     "QoError",
     "Queue",
     "QueueFull",
     "Retry",
+    "Sample",
     "Semaphore",
     "SettingsError",
     "SlotInfo",
     "SlotNotFound",
+    "Source",
     "State",
     "StoreAway",
     "StoreUnavailable",
     "SubmitRefused",
+    "ThreadContext",
     "Timeout",
     "UnknownTier",
+    "Upgrade",
+    "Usage",
     "WaitTimeEstimator",
+    "Why",
     "Worker",
+    "WorkerInfo",
     "WrongEventLoop",
     "__version__",
     "connect",
     "project_semaphore",
     "sync",
     "user_semaphore",
+    "verify_webhook",
 ]
 
 

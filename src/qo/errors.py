@@ -1,6 +1,32 @@
-"""Everything qo raises, as one tree under `QoError`, and what a handler raises to decide about its job.
+"""Everything that qo raises, as one tree, and the two exceptions that a handler raises to decide about its job.
 
-A message names what was wrong, the value, what is allowed and what to do next.
+    QoError                        every error that qo raises on purpose
+    ├── SettingsError              a setting is unknown, of the wrong type or out of range
+    ├── InvalidValue               an argument has a value that is not allowed
+    ├── StoreUnavailable           the store cannot be used
+    │   ├── NoStoreYet             a reading command found no store
+    │   └── StoreAway              the store cannot be reached for now
+    ├── WrongEventLoop             a queue was used outside of its event loop
+    ├── JobNotFound                no job has this id
+    ├── ParentNotFound             no job names this parent
+    ├── SlotNotFound               the slot has no holder
+    ├── LeaseLost                  the caller no longer owns the job or slot
+    ├── LeaseAlive                 a release by hand needs force
+    ├── InvalidTransition          a state or stage cannot follow the present one
+    ├── MoveRefused                there is no room between two jobs in line
+    ├── Timeout                    a wait took too long
+    └── SubmitRefused              nothing was stored, nothing was charged
+        ├── InvalidSubmit          a field is not allowed (also an InvalidValue)
+        │   ├── InvalidPriority    not 0 to 99, nor a name
+        │   ├── UnknownTier        no configuration names the tier
+        │   └── PayloadTooLarge    the payload is over the size limit
+        ├── PhaseTaken             another job is this phase of this parent
+        └── QueueFull              the line is at its cap
+
+    Retry                          a handler asks for another attempt
+    Fail                           a handler ends its job as failed
+
+A message says what was wrong, the value, what is allowed and what to do next.
 """
 
 from __future__ import annotations
@@ -28,7 +54,7 @@ class StoreUnavailable(QoError):
 
 
 class NoStoreYet(StoreUnavailable):
-    """Nobody has made the store yet, and who only reads does not."""
+    """There is no store yet, and a command that only reads does not make one."""
 
     def __init__(self, location: str) -> None:
         super().__init__(
@@ -42,7 +68,7 @@ class StoreAway(StoreUnavailable):
 
 
 class WrongEventLoop(QoError):
-    """A queue was used in an event loop that is not its own, or a blocking call was made inside of its loop."""
+    """A queue was used in an event loop that is not its own, or a blocking call was made inside its own loop."""
 
 
 class JobNotFound(QoError):
@@ -64,7 +90,7 @@ class ParentNotFound(QoError):
 
 
 class SlotNotFound(QoError):
-    """Nobody holds this slot of this group."""
+    """This slot of this group has no holder."""
 
     def __init__(self, group: str, slot_id: int) -> None:
         super().__init__(f"Slot {slot_id} of group {group!r} is not held; see who holds what with the group's status.")
@@ -73,7 +99,7 @@ class SlotNotFound(QoError):
 
 
 class LeaseLost(QoError):
-    """The caller no longer owns what it wanted to change; nothing was changed."""
+    """The caller no longer owns the job or slot that it wanted to change; nothing was changed."""
 
     def __init__(self, holder: str, token: str) -> None:
         super().__init__(
@@ -85,7 +111,7 @@ class LeaseLost(QoError):
 
 
 class LeaseAlive(QoError):
-    """A lease that has not run out is released by hand only with force."""
+    """A lease that has not run out can be released by hand only with force."""
 
     def __init__(self, group: str, slot_id: int, holder: str) -> None:
         super().__init__(
@@ -95,7 +121,7 @@ class LeaseAlive(QoError):
 
 
 class InvalidTransition(QoError):
-    """A job cannot go from its present state to the wanted one."""
+    """A job cannot go from its present state or stage to the wanted one."""
 
     def __init__(self, subject: str, present: str, wanted: str, allowed: str) -> None:
         super().__init__(f"{subject} is {present} and cannot become {wanted}; allowed now: {allowed}.")
@@ -108,11 +134,11 @@ class MoveRefused(QoError):
 
 
 class Timeout(QoError):
-    """What was waited for did not happen in time."""
+    """A wait took longer than its timeout."""
 
 
 class SubmitRefused(QoError):
-    """A submit was refused whole: nothing was stored and nothing was charged."""
+    """A submit was refused: nothing was stored, and nothing was charged to the quota."""
 
 
 class InvalidSubmit(SubmitRefused, InvalidValue):
@@ -124,7 +150,7 @@ class InvalidPriority(InvalidSubmit):
 
 
 class UnknownTier(InvalidSubmit):
-    """A tier that no configuration names."""
+    """No configuration names this tier."""
 
 
 class PayloadTooLarge(InvalidSubmit):
@@ -142,7 +168,10 @@ class PhaseTaken(SubmitRefused):
 
 
 class QueueFull(SubmitRefused):
-    """The line is at its cap. `is_guess`: no such job has ended yet, or no worker runs, so `retry_after` is a guess."""
+    """The line is at its cap.
+
+    `retry_after` is only a guess when `is_guess` is true: no such job has ended yet, or no worker runs.
+    """
 
     def __init__(self, waiting: int, cap: int, retry_after: timedelta, *, is_guess: bool = False) -> None:
         minutes = math.ceil(retry_after.total_seconds() / 60)
@@ -156,7 +185,7 @@ class QueueFull(SubmitRefused):
 
 
 class Retry(Exception):
-    """Raised by a handler: try this job again, `after` so many seconds or by the usual delays."""
+    """Raised by a handler to have its job tried again, after `after` seconds or after the usual delay."""
 
     def __init__(
         self, message: str = "The handler asked for another attempt.", *, after: float | timedelta | None = None
@@ -175,4 +204,4 @@ def _checked_span(after: float | timedelta) -> timedelta:
 
 
 class Fail(Exception):
-    """Raised by a handler: this job has failed for good. The message is for the user to read."""
+    """Raised by a handler to end its job as failed, without another attempt. The message is shown to the user."""

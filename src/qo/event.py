@@ -1,4 +1,4 @@
-"""What happened, in the order in which it happened."""
+"""Events of a store's feed, and entries of its audit trail."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One entry of a store's feed, appended in the same atomic step as the change it tells of.
+    """One entry of a store's feed, appended in the same atomic step as the change it reports.
 
     `subject` is the id of a job or of a caller in `limiter.acquire`, or the name of a group or user.
-    `kind` is the state a job went into, or one of the constants below.
+    `kind` is the state that a job went into, or one of the constants below.
     """
 
     id: int
@@ -25,7 +25,7 @@ class Event(msgspec.Struct, frozen=True):
 STAGE = "stage"
 PROGRESS = "progress"
 POSITION = "position"
-"""of a job in line, told by `Queue.watch`; a store's feed has no such event"""
+"""The position of a job in line. Only `Queue.watch` makes such an event; a store's feed has none."""
 PRIORITY = "priority"
 MOVED = "moved"
 AGED = "aged"
@@ -39,7 +39,7 @@ RESUMED = "resumed"
 TIER = "tier"
 
 SIGNALS = frozenset({CANCEL_WANTED, LEASE_LOST, GRANTED})
-"""what those who hold something have to hear at once; beside the many others they are few"""
+"""Events that a holder has to receive at once. They are few among all events."""
 
 
 class Feed(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """Who did what to which job or group, and when."""
+    """An action of a person: its author, its subject and its time."""
 
     id: int
     at: datetime

@@ -1,5 +1,5 @@
 """Processes that are forked, as gunicorn, uWSGI and multiprocessing do it: threads do not come along, and what they did
-at that moment is never finished. Whoever has threads, locks or calls under way begins anew in the new process.
+at that moment is never finished. Objects with threads, locks or calls under way begin anew in the new process.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ _left_behind: list[object] = []
 
 
 def when_forked(owner: Owner, begin_anew: Callable[[Owner], None]) -> None:
-    """Have it begin anew in every process that is forked while the owner lives, before anything else happens there.
-    It must not wait for anything."""
+    """Call `begin_anew(owner)` in every process that is forked while the owner lives, before anything else happens
+    there. It must not wait for anything."""
     _owners[owner] = begin_anew
 
 
 def leave_behind(*things: object) -> None:
-    """Keep what the other process uses: to close it, as is done with what nobody needs, might close it there, too."""
+    """Keep these alive for ever: the garbage collector would close them, perhaps in the other process too."""
     _left_behind.extend(things)
 
 
 def let_go_of(descriptor: int) -> None:
-    """Leave an open file or connection to the other process: as long as it is open here, too, its end is not noticed.
-    The number stays taken, because what was left behind has it still."""
+    """Leave an open file or connection to the other process: while it is open here too, its end is not noticed. The
+    descriptor's number stays taken, because the object left behind still has it."""
     if descriptor < 0:
         return  # it is closed already
     nothing = os.open(os.devnull, os.O_RDWR)

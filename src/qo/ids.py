@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from qo.spans import system_ms
+from qo.clock import system_ms
 
 ALPHABET = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ"  # Crockford's: no I, L, O or U to misread
 CHARACTER_OF_BYTE = ALPHABET * 8
@@ -21,10 +21,10 @@ def new_id() -> str:
 
 
 def new_debug_id() -> str:
-    """Short enough to be read out to somebody who looks for it in the log."""
+    """Short enough for a user to read out to an operator, who searches the log for it."""
     return os.urandom(DEBUG_ID_CHARACTERS).translate(CHARACTER_OF_BYTE).decode()
 
 
 def new_mark() -> str:
-    """Tells one write or one call from every other; nobody reads it."""
+    """Tells one write or one call from every other. Not meant for people."""
     return os.urandom(MARK_BYTES).hex()

@@ -1,4 +1,4 @@
-"""A job and what can be said of it."""
+"""A job as users see it, and a job to be submitted."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 
+PRIORITY_NAMES = {"urgent": 10, "high": 20, "normal": 50, "low": 70, "background": 90}
+NORMAL = PRIORITY_NAMES["normal"]
+
 
 class State(StrEnum):
-    """Where a job stands, for programs. What may follow what is in `policy/lifecycle.py`."""
+    """A job's state, for programs. `policy/lifecycle.py` has the allowed transitions."""
 
     SCHEDULED = "scheduled"
     WAITING = "waiting"
@@ -30,7 +33,7 @@ HELD = frozenset({State.STARTING, State.RUNNING})
 
 
 class Displaced(StrEnum):
-    """How a person put a waiting job further back than it would stand by itself."""
+    """How a person put a job in line further back than it would stand by itself."""
 
     MOVED = "moved"
     PRIORITY = "priority"
@@ -43,7 +46,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class JobError(msgspec.Struct, frozen=True):
-    """What a user may see of a failure. `debug_id` finds the rest in the server's log."""
+    """The part of a failure that a user may see. `debug_id` finds the rest in the server's log."""
 
     message: str
     detail: str | None = None
@@ -51,7 +54,7 @@ class JobError(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """What a user has used today and what is left; None where nothing limits it."""
+    """A user's usage of today, and how much is left of it; None where nothing limits it."""
 
     jobs_used: int
     jobs_remaining: int | None
@@ -61,14 +64,14 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """What a user of a lower tier may be offered with their position."""
+    """The offer to a user of a lower tier, shown with their position."""
 
     message: str
     url: str
 
 
 class Basis(StrEnum):
-    """What an estimate rests on."""
+    """The basis of an estimate."""
 
     MEASURED = "measured"
     FIRST_GUESS = "first_guess"
@@ -86,15 +89,15 @@ class Estimate(msgspec.Struct, frozen=True):
     message: str
     confidence: str | None
     basis: Basis | None
-    """`measured` once jobs of the task (or the tier) have ended, or where a job can start now; else `first_guess`"""
+    """`measured` once jobs of the task (or the tier) have ended, or where a job can start now; else `first_guess`."""
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One call of a task, as it was when it was read.
 
-    `position` is None unless the job is in line. `position_message`, `upgrade`, `usage` and `estimate`
-    are filled in by the queue, which knows the policy; a store leaves them None. `estimate` comes with what is
-    read (`get`, `jobs`), not with the answers to a submit or a change.
+    `position` is None unless the job is in line. The queue fills in `position_message`, `upgrade`, `usage` and
+    `estimate`, because it knows the policy; a store leaves them None. Only jobs that are read (`get`, `jobs`) have an
+    `estimate`, not those that a submit or a change returns.
     """
 
     id: str
@@ -106,7 +109,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     submitted_at: datetime
     attempts: int
     max_attempts: int | None = None
-    """None until it first starts, unless its submit named it: its task decides then"""
+    """None until the job first starts, unless its submit named the number. Its task decides then."""
     stage: str | None = None
     tier: str | None = None
     user: str | None = None
@@ -118,13 +121,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     position_original: int | None = None
     position_message: str | None = None
     displaced: str | None = None
-    """one of `Displaced` for a job that a person put further back since it joined the line"""
+    """How a person put the job further back since it joined the line, one of `Displaced`."""
     upgrade: Upgrade | None = None
     usage: Usage | None = None
     estimate: Estimate | None = None
     iterations: int = 0
     iterations_batch: int | None = None
-    """How many more a confirmation grants, as far as `iterations_max` allows."""
+    """How many more iterations a confirmation grants, as far as `iterations_max` allows."""
     iterations_granted: int | None = None
     iterations_max: int | None = None
     progress: Progress | None = None
@@ -137,7 +140,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cancel_wanted: bool = False
     run_at: datetime | None = None
     deferred: bool = False
-    """it is scheduled for a later day because the user's quota is used up until then"""
+    """Whether the job is scheduled for a later day because the user's quota is used up until then."""
     joined_at: datetime | None = None
     started_at: datetime | None = None
     confirmation_required_at: datetime | None = None
@@ -148,7 +151,7 @@ READY = "ready"
 
 
 class New(msgspec.Struct, frozen=True):
-    """A job to be submitted: what `Queue.submit` takes, as a value. Times without a unit are seconds."""
+    """A job to be submitted, with the fields of `Queue.submit`. Times without a unit are seconds."""
 
     task: str
     data: Any = None
@@ -171,7 +174,7 @@ class New(msgspec.Struct, frozen=True):
 
 
 def status_of(state: State, stage: str | None) -> str:
-    """What people see: the stage while a staged job runs, `ready` when it has succeeded."""
+    """The state as people see it: the stage while a staged job runs, `ready` when it has succeeded."""
     if stage is None:
         return str(state)
     if state is State.RUNNING:
@@ -181,5 +184,6 @@ def status_of(state: State, stage: str | None) -> str:
 
 @lru_cache(maxsize=1024)
 def moment(milliseconds: int) -> datetime:
-    """A store's time (whole milliseconds since 1970, UTC) as a datetime. What happens together has one time."""
+    """A store's time (whole milliseconds since 1970, UTC) as a datetime. Cached, because all jobs of a step share their
+    times."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)

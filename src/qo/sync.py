@@ -1,6 +1,6 @@
 """The same names for synchronous programs: Django, Flask, scripts.
 
-Everything happens in one background event loop a queue; each call waits there for its answer.
+Each queue has one event loop in a background thread; a call waits for its answer from there.
 
     queue = qo.sync.connect("sqlite:///qo.db")
     job = queue.submit("send_email", {"to": "ada"})
@@ -19,22 +19,28 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from qo.errors import InvalidValue, StoreUnavailable, WrongEventLoop
 from qo.event import Event
 from qo.forking import leave_behind, when_forked
-from qo.runtime import connecting, manager, queue, semaphore, worker
-from qo.runtime.signals import heeding_signals
+from qo.job import Job
+from qo.limits import by_hand as manager
+from qo.limits import semaphore
+from qo.loops.background import LoopThread
+from qo.policy.checks import shown
+from qo.queue import connect as connecting
+from qo.queue import queue
 from qo.settings import Settings
-from qo.store.check_value import shown
+from qo.worker import worker
+from qo.worker.signals import heeding_signals
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
 PROGRAM_END_SECONDS = 5.0
-"""how long the end of a program waits for calls that are under way"""
+"""How long the end of a program waits for calls under way."""
 
 
 class _Loop:
@@ -42,23 +48,22 @@ class _Loop:
 
     def __init__(self) -> None:
         self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread
+        self._thread: LoopThread | None = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._is_closed = False
-        self._closing: asyncio.Event
         self._last: Callable[[], Awaitable[None]] | None = None
         when_forked(self, _Loop._begin_anew)
         _loops.add(self)
 
     def _begin_anew(self) -> None:
-        leave_behind(self._loop)
-        self._loop = None
+        leave_behind(self._thread)
+        self._thread = None
         self._calls = set()
         self._starting = threading.Lock()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The answer of a call in the loop. Raises `StoreUnavailable` when the loop is closed or closes meanwhile."""
+        """Run the call in the loop and return its answer. Raises `StoreUnavailable` when the loop is closed, or closes
+        before the answer."""
         try:
             answer = self._send(work)
         except BaseException:
@@ -71,7 +76,7 @@ class _Loop:
                 raise  # the call's own
             raise self._closed() from None
         except BaseException:
-            answer.cancel()  # by Ctrl-C, for one: nobody waits for this answer any more
+            answer.cancel()  # after Ctrl-C, for one, the answer is not needed any more
             raise
 
     def _send(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -79,9 +84,9 @@ class _Loop:
         if self._is_closed:
             raise self._closed()
         try:
-            return asyncio.run_coroutine_threadsafe(self._known(work), self._loop or self._started())
+            return asyncio.run_coroutine_threadsafe(self._known(work), (self._thread or self._started()).loop)
         except RuntimeError:
-            raise self._closed() from None  # in this very moment
+            raise self._closed() from None  # it was closed since the check above
 
     async def _known(self, work: Coroutine[Any, Any, T]) -> T:
         call = asyncio.current_task()
@@ -93,26 +98,25 @@ class _Loop:
             self._calls.discard(call)
 
     def is_open(self) -> bool:
-        return not self._is_closed and self._loop is not None and self._thread.is_alive()
+        return not self._is_closed and self._thread is not None and self._thread.is_alive()
 
     def close(self, last: Callable[[], Awaitable[None]] | None = None) -> None:
         """End the calls under way, await `last`, and end the thread. Closing twice is harmless."""
         self._refuse_own_thread()
-        if self.is_open():
+        if self._thread is not None and self.is_open():
             self._last = last
-            self._begin_to_close()
+            self._begin_to_close(self._thread)
             self._thread.join()
 
     def end_with_the_program(self, *, until: float) -> None:
-        """A worker hands its jobs back; the store is let go of by the end of the process."""
-        if self.is_open():
-            self._begin_to_close()
+        """Let a worker hand its jobs back. The end of the process closes the store."""
+        if self._thread is not None and self.is_open():
+            self._begin_to_close(self._thread)
             self._thread.join(max(0.0, until - time.monotonic()))
 
-    def _begin_to_close(self) -> None:
+    def _begin_to_close(self, thread: LoopThread) -> None:
         self._is_closed = True
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._closing.set)
+        thread.call_soon(self._closing.set)
 
     def _closed(self) -> StoreUnavailable:
         if _program_ends.is_set() and threading.current_thread().daemon:
@@ -121,40 +125,30 @@ class _Loop:
         return StoreUnavailable("This queue of qo.sync is closed; connect again.")
 
     def _refuse_own_thread(self) -> None:
-        if self._loop is not None and asyncio._get_running_loop() is self._loop:
+        if self._thread is not None and asyncio._get_running_loop() is self._thread.loop:
             raise WrongEventLoop(
                 "A blocking call of qo.sync was made in its own event loop, where it would wait for itself for ever; "
                 "make the handler a plain `def`, or await the same call of `queue.asynchronous`."
             )
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _started(self) -> LoopThread:
         with self._starting:
-            if self._loop is None:
-                ready: Future[asyncio.AbstractEventLoop] = Future()
-                self._thread = threading.Thread(target=self._run, args=(ready,), name="qo-sync", daemon=True)
-                self._thread.start()
-                self._loop = ready.result()
-            return self._loop
+            if self._thread is None:
+                self._closing = asyncio.Event()
+                self._thread = LoopThread(self._serve, "qo-sync")
+            return self._thread
 
-    def _run(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
-        loop = asyncio.new_event_loop()
-        try:
-            loop.run_until_complete(self._serve(ready))
-        finally:
-            loop.run_until_complete(loop.shutdown_asyncgens())
-            if not _program_ends.is_set():
-                # It starts a thread to wait for others, which Python refuses when the program ends.
-                loop.run_until_complete(loop.shutdown_default_executor())
-            loop.close()
-
-    async def _serve(self, ready: Future[asyncio.AbstractEventLoop]) -> None:
-        self._closing = asyncio.Event()
-        ready.set_result(asyncio.get_running_loop())
+    async def _serve(self) -> None:
         await self._closing.wait()
         await _cancelled(self._calls)  # first: a worker among them still needs its own tasks
         if self._last is not None:
             await self._last()
         await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        if not _program_ends.is_set():
+            # This starts a thread, which Python refuses when the program ends.
+            await loop.shutdown_default_executor()
 
 
 _loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
@@ -163,7 +157,7 @@ _program_ends = threading.Event()
 
 @atexit.register
 def _end_with_the_program() -> None:
-    """Many programs never close their queue; the end of the process must not cut calls and tasks in two."""
+    """Many programs never close their queue. The end of the process must not break off calls and tasks."""
     _program_ends.set()
     until = time.monotonic() + PROGRAM_END_SECONDS
     for loop in tuple(_loops):
@@ -176,7 +170,7 @@ async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
 
 
 class _Blocking(Generic[P, R]):
-    """A method of the asynchronous class, waited for: one line a method, and types stay."""
+    """A method of the asynchronous class that blocks until its answer. One line a method, and types are kept."""
 
     def __init__(self, method: Callable[Concatenate[Any, P], Awaitable[R]]) -> None:
         self._method = method
@@ -197,7 +191,7 @@ class _Blocking(Generic[P, R]):
 
 
 class _Closing:
-    """What has a background thread, which ends with it."""
+    """Has a background thread, which `close` ends."""
 
     asynchronous: Any
     loop: _Loop
@@ -236,9 +230,7 @@ class Queue(_Closing):
     workers = _Blocking(queue.Queue.workers)
     wait = _Blocking(queue.Queue.wait)
     why = _Blocking(queue.Queue.why)
-    set_priority = _Blocking(queue.Queue.set_priority)
     move = _Blocking(queue.Queue.move)
-    cancel = _Blocking(queue.Queue.cancel)
     retry = _Blocking(queue.Queue.retry)
     confirm = _Blocking(queue.Queue.confirm)
     set_tier = _Blocking(queue.Queue.set_tier)
@@ -254,14 +246,35 @@ class Queue(_Closing):
     analytics = _Blocking(queue.Queue.analytics)
     audit = _Blocking(queue.Queue.audit)
 
+    if TYPE_CHECKING:  # `_Blocking` keeps only the first overload
+
+        @overload
+        def set_priority(self, job_id: str, priority: int | str, *, by: str | None = None) -> Job: ...
+        @overload
+        def set_priority(
+            self, job_id: None = None, *, priority: int | str, parent: str, by: str | None = None
+        ) -> list[Job]: ...
+        def set_priority(self, *args: Any, **options: Any) -> Job | list[Job]: ...
+
+        @overload
+        def cancel(self, job_id: str, *, message: str | None = None, by: str | None = None) -> Job: ...
+        @overload
+        def cancel(
+            self, job_id: None = None, *, parent: str, message: str | None = None, by: str | None = None
+        ) -> list[Job]: ...
+        def cancel(self, *args: Any, **options: Any) -> Job | list[Job]: ...
+    else:
+        set_priority = _Blocking(queue.Queue.set_priority)
+        cancel = _Blocking(queue.Queue.cancel)
+
     def watch(self, job_id: str, *, after: int | None = None) -> Generator[Event]:
-        """What happens to a job, until it has ended."""
+        """`qo.Queue.watch`, blocking: yields the events of a job until it has ended."""
         events = self.asynchronous.watch(job_id, after=after)
         try:
             while (event := self.loop.wait(_next_or_none(events))) is not None:
                 yield event
         finally:
-            if self.loop.is_open():  # else what it held was let go of with the queue
+            if self.loop.is_open():  # else closing the queue has ended the watch
                 self.loop.wait(_closed(events))
 
 

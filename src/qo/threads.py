@@ -40,7 +40,7 @@ class DaemonThreads(Executor):
         return answer
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Carry out what was submitted, then end the threads. Harmless when it is over."""
+        """Carry out the submitted calls, then end the threads. Shutting down twice is harmless."""
         with self._lock:
             if not self._is_shut_down:
                 for _ in self._threads:
@@ -58,7 +58,7 @@ class DaemonThreads(Executor):
 
 
 async def in_thread(call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """The answer of a call that blocks, made in a thread of its own."""
+    """Make a call that blocks in a thread of its own, and return its answer."""
     answer: Future[R] = Future()
     thread = threading.Thread(target=_carry_out, args=(answer, call, *args), kwargs=kwargs, daemon=True)
     thread.start()
@@ -69,7 +69,7 @@ async def in_thread(call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) 
 
 def _carry_out(answer: Future[Any], call: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
     if not answer.set_running_or_notify_cancel():
-        return  # its caller has gone
+        return  # the caller was cancelled
     try:
         result = call(*args, **kwargs)
     except BaseException as error:

@@ -11,7 +11,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from measures import (
+
+import qo
+from qo.job import State
+from qo.policy.words import scheduled_message, span
+from qo.settings import BUILT_IN_TIERS, Settings
+from tests.limits.measures import (
     URL,
     active_workers,
     admitted_of_a_hundred_at_99,
@@ -37,11 +42,6 @@ from measures import (
     started_of_a_user,
     usage_after,
 )
-
-import qo
-from qo.job import State
-from qo.policy.words import scheduled_message, span
-from qo.settings import BUILT_IN_TIERS, Settings
 
 TIERS = ("bootstrapper", "partner", "cto_scale")
 Measure = Callable[[qo.Queue], Awaitable[Any]]

@@ -233,6 +233,16 @@ CALLS: dict[str, Call] = {
     "Context.extend_lease": Call({"seconds": SPANS}),
     "Context.iterations": Call(),
     "Retry": Call({"after": SPANS}),
+    "verify_webhook": Call(
+        {
+            "secret": [5, None, "", b"key", "whsec_%"],
+            "headers": [5, None, ["a"], {"webhook-id": 5}, {b"webhook-id": "a"}],
+            "body": ["text", 5, None],
+            "now": [5, "today", datetime(2026, 1, 1)],  # noqa: DTZ001 - a time without a zone is what is wrong
+            "tolerance_secs": ["5", -1, math.nan, None],
+        },
+        good={"secret": "key", "headers": {}, "body": b""},
+    ),
 }
 NOT_FOR_CALLERS = {"Queue.configured_limits", "Queue.warn_of_ignored", "Queue.check_loop", "Retry.message"}
 """what parts of qo ask of each other; and a message, which may be anything"""

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import queue
 import signal
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from installed_command import COMMAND, environment
 
 import qo
-
-PATIENCE_SECONDS = 60.0
+from tests.cli.installed_command import COMMAND, environment
+from tests.processes import AT_MOST_SECONDS, Process
 
 APP = """
 import asyncio
@@ -75,72 +71,6 @@ class Call(NamedTuple):
         return json.loads(self.out)
 
 
-class Process:
-    """A `qo` that goes on, and the lines it has written so far."""
-
-    def __init__(self, arguments: tuple[str, ...], folder: Path) -> None:
-        self._process = subprocess.Popen(
-            [COMMAND, *arguments],
-            cwd=folder,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-            # As in a terminal: where the tests run in the background of a shell, Ctrl-C is ignored from the start.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-        self.pid = self._process.pid
-        self.lines: list[str] = []
-        self._coming: queue.Queue[str | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._coming.put(line)
-        self._coming.put(None)
-
-    def until(self, text: str) -> str:
-        """The next line that holds the text, as soon as it is written."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (left := deadline - time.monotonic()) > 0:
-            try:
-                line = self._coming.get(timeout=left)
-            except queue.Empty:
-                break
-            if line is None:
-                self._coming.put(None)
-                break
-            self.lines.append(line)
-            if text in line:
-                return line
-        raise AssertionError(f"{text!r} did not come; this did:\n{''.join(self.lines)}")
-
-    def signal(self, number: int) -> None:
-        self._process.send_signal(number)
-
-    def ends(self) -> int:
-        """Its exit code."""
-        code = self._process.wait(PATIENCE_SECONDS)
-        self._reader.join(PATIENCE_SECONDS)
-        while not self._coming.empty():
-            line = self._coming.get()
-            self.lines += [] if line is None else [line]
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        return code
-
-    def output(self) -> str:
-        return "".join(self.lines)
-
-    def remove(self) -> None:
-        if self._process.poll() is None:
-            self.signal(signal.SIGKILL)
-            self.ends()
-
-
 @pytest.fixture
 def call(tmp_path: Path) -> Callable[..., Call]:
     """Call `qo` and wait for it to end."""
@@ -153,7 +83,7 @@ def call(tmp_path: Path) -> Callable[..., Call]:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=AT_MOST_SECONDS,
         )
         assert "Traceback" not in done.stderr
         return Call(done.returncode, done.stdout, done.stderr)
@@ -164,22 +94,25 @@ def call(tmp_path: Path) -> Callable[..., Call]:
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Call `qo` and let it go on; nothing of it is left when the test has ended."""
-    started: list[Process] = []
+    with ExitStack() as until_the_end:
 
-    def begin(*arguments: str, folder: Path | None = None) -> Process:
-        process = Process(arguments, folder or tmp_path)
-        started.append(process)
-        return process
+        def begin(*arguments: str, folder: Path | None = None) -> Process:
+            process = Process(
+                [COMMAND, *arguments],
+                cwd=folder or tmp_path,
+                env=environment(),
+                stderr=subprocess.STDOUT,
+                # As in a terminal: where the tests run in the background of a shell, Ctrl-C is ignored from the start.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+            return until_the_end.enter_context(process)
 
-    yield begin
-    for process in started:
-        process.remove()
-        sys.stdout.write(process.output())  # which pytest shows when the test has failed
+        yield begin
 
 
 @pytest.fixture
 def submit(call: Callable[..., Call]) -> Callable[..., str]:
-    """Submit a job and answer its id."""
+    """Submit a job. Returns its id."""
 
     def submitted(*arguments: str) -> str:
         done = call("submit", *arguments, "--json")
@@ -191,7 +124,7 @@ def submit(call: Callable[..., Call]) -> Callable[..., str]:
 
 @pytest.fixture
 def empty_store(tmp_path: Path) -> None:
-    """A store that somebody has made, and nothing in it."""
+    """An empty store that exists."""
 
     async def make() -> None:
         await (await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={})).close()

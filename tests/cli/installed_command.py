@@ -1,4 +1,4 @@
-"""Where the installed `qo` is, and the environment it is called in."""
+"""The path of the installed `qo`, and the environment for its calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ COMMAND = Path(sys.executable).with_name("qo")
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This one without qo's own settings and without what makes output differ from desk to desk."""
+    """The present environment without qo's settings and without variables that change the output."""
     dropped = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")
     kept = {key: value for key, value in os.environ.items() if not key.startswith("QO_") and key not in dropped}
     return {**kept, "TERM": "xterm", **more}

@@ -1,17 +1,22 @@
-"""`qo apply`: the store's configured limits become exactly those of the file; and what tells of a difference."""
+"""`qo apply`: the store's configured limits become exactly those of the file; and `status` shows a difference."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import qo
+from tests.cli.conftest import Call
+
+Stored = tuple[dict[str, tuple[int | None, str]], list[tuple[str | None, str, dict[str, Any]]]]
 
 
 @pytest.fixture
-def file(tmp_path: Path):
+def file(tmp_path: Path) -> Callable[..., None]:
     """Write the limits of the file beside the store."""
 
     def write(**limits: int) -> None:
@@ -22,10 +27,10 @@ def file(tmp_path: Path):
 
 
 @pytest.fixture
-def stored(tmp_path: Path):
+def stored(tmp_path: Path) -> Callable[[], Stored]:
     """The limits of the store, each with its source, and the newest entries of its audit trail."""
 
-    async def read() -> tuple[dict[str, tuple[int | None, str]], list[tuple]]:
+    async def read() -> Stored:
         async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={}) as queue:
             limits = {
                 each.group: (each.limit, each.source.name.lower()) for each in await queue.limits() if each.source
@@ -36,7 +41,9 @@ def stored(tmp_path: Path):
     return lambda: asyncio.run(read())
 
 
-def test_it_adds_changes_and_removes_and_says_so(call, file, stored):
+def test_it_adds_changes_and_removes_limits_and_prints_each(
+    call: Callable[..., Call], file: Callable[..., None], stored: Callable[[], Stored]
+) -> None:
     file(gpu=2, old=1)
     first = call("apply", "--by", "ada")
     call("concurrency", "set", "held", "--limit", "7", "--by", "ops")
@@ -62,7 +69,9 @@ def test_it_adds_changes_and_removes_and_says_so(call, file, stored):
     assert len(audit) == 6
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(call, file, stored):
+def test_a_dry_run_prints_the_same_and_changes_nothing(
+    call: Callable[..., Call], file: Callable[..., None], stored: Callable[[], Stored]
+) -> None:
     file(gpu=2, old=1)
     call("apply")
     file(gpu=3, new=5)
@@ -83,7 +92,9 @@ def test_a_dry_run_says_the_same_and_changes_nothing(call, file, stored):
     assert stored() == before
 
 
-def test_a_file_without_limits_removes_all_of_the_configuration_and_says_so(call, file, stored):
+def test_a_file_without_limits_removes_all_of_the_configuration_and_says_so(
+    call: Callable[..., Call], file: Callable[..., None], stored: Callable[[], Stored]
+) -> None:
     file(gpu=2)
     call("apply")
     call("concurrency", "set", "held", "--limit", "7")
@@ -97,7 +108,9 @@ def test_a_file_without_limits_removes_all_of_the_configuration_and_says_so(call
     assert stored()[0] == {"held": (7, "operator")}
 
 
-def test_where_there_is_no_file_nothing_is_removed(call, file, stored, tmp_path):
+def test_without_a_file_no_limit_is_removed(
+    call: Callable[..., Call], file: Callable[..., None], stored: Callable[[], Stored], tmp_path: Path
+) -> None:
     file(gpu=2)
     call("apply")
     (tmp_path / ".qo.toml").unlink()
@@ -109,14 +122,18 @@ def test_where_there_is_no_file_nothing_is_removed(call, file, stored, tmp_path)
     assert stored()[0] == {"gpu": (2, "configuration")}
 
 
-def test_limits_of_the_environment_count_as_those_of_the_file(call, stored):
+def test_limits_of_the_environment_count_like_those_of_the_file(
+    call: Callable[..., Call], stored: Callable[[], Stored]
+) -> None:
     done = call("apply", env={"QO_CONCURRENCY__LIMITS__GPU": "4"})
 
     assert done.out == "Adds gpu: 4.\n"
     assert stored()[0] == {"gpu": (4, "configuration")}
 
 
-def test_a_limit_of_a_task_that_the_file_names_is_changed_and_its_source_told(call, file, stored, tmp_path):
+def test_a_limit_of_a_task_that_the_file_names_is_changed_and_the_output_names_its_source(
+    call: Callable[..., Call], file: Callable[..., None], stored: Callable[[], Stored], tmp_path: Path
+) -> None:
     async def limited_by_code() -> None:
         async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={}) as queue:
             await qo.ConcurrencyManager(queue).try_acquire("gpu", 8, "holder")
@@ -128,27 +145,27 @@ def test_a_limit_of_a_task_that_the_file_names_is_changed_and_its_source_told(ca
     assert stored()[0] == {"gpu": (2, "configuration")}
 
 
-def test_status_says_where_the_file_and_the_store_differ(call, file):
+def test_status_says_where_the_file_and_the_store_differ(call: Callable[..., Call], file: Callable[..., None]) -> None:
     file(gpu=2, old=1, same=3, held=5)
     call("apply")
     call("concurrency", "set", "held", "--limit", "7")
     file(gpu=4, same=3, new=6, held=5)
 
-    told = " ".join(call("concurrency", "status").out.split())
+    output = " ".join(call("concurrency", "status").out.split())
     rows = {each["group"]: (each["limit"], each["configured"]) for each in call("concurrency", "status", "--json").json}
 
-    assert "gpu: The settings here say 4; qo apply would set that" in told
-    assert "new: The settings here say 6; qo apply would set that" in told
-    assert "old: The settings here do not limit it; qo apply would remove the limit." in told
-    assert "held: The settings here say 5, but the operator's limit counts." in told
-    assert "same: " not in told
+    assert "gpu: The settings here say 4; qo apply would set that" in output
+    assert "new: The settings here say 6; qo apply would set that" in output
+    assert "old: The settings here do not limit it; qo apply would remove the limit." in output
+    assert "held: The settings here say 5, but the operator's limit counts." in output
+    assert "same: " not in output
     assert rows == {"gpu": (2, 4), "held": (7, 5), "new": (None, 6), "old": (1, None), "same": (3, 3)}
     assert "The settings here say 4" in call("concurrency", "status", "gpu").out
     assert "The settings" not in call("concurrency", "status", "same").out
     assert call("concurrency", "status", "gpu", "--json").json["configured"] == 4
 
 
-# --- what only reads --------------------------------------------------------------------------------------------
+# --- commands that only read ------------------------------------------------------------------------------------
 
 READING = [
     ("jobs",),
@@ -169,7 +186,9 @@ ABOUT_WHAT_IS_THERE = [
 
 
 @pytest.mark.parametrize("command", READING + ABOUT_WHAT_IS_THERE, ids=" ".join)
-def test_where_there_is_no_store_yet_none_is_made_and_that_is_said(call, file, tmp_path, command):
+def test_a_reading_command_makes_no_store_and_says_that_there_is_none(
+    call: Callable[..., Call], file: Callable[..., None], tmp_path: Path, command: tuple[str, ...]
+) -> None:
     file(gpu=2)
 
     done = call(*command)
@@ -180,7 +199,9 @@ def test_where_there_is_no_store_yet_none_is_made_and_that_is_said(call, file, t
 
 
 @pytest.mark.parametrize("command", [each for each in READING if each[0] not in ("job", "why", "apply")], ids=" ".join)
-def test_a_reading_command_says_which_store_it_read_and_json_stays_alone(call, submit, tmp_path, command):
+def test_a_reading_command_says_which_store_it_read_and_json_stays_alone(
+    call: Callable[..., Call], submit: Callable[..., str], tmp_path: Path, command: tuple[str, ...]
+) -> None:
     submit("echo")
 
     done, as_json = call(*command), call(*command, "--json")
@@ -189,7 +210,9 @@ def test_a_reading_command_says_which_store_it_read_and_json_stays_alone(call, s
     assert as_json.err == ""
 
 
-def test_on_redis_a_reading_command_begins_no_namespace_and_shows_no_password(call, redis_url):
+def test_on_redis_a_reading_command_makes_no_namespace_and_shows_no_password(
+    call: Callable[..., Call], redis_url: str
+) -> None:
     done = call("jobs", "--url", redis_url, "--namespace", "nobody-made-this")
 
     assert done.code == 3
@@ -200,6 +223,6 @@ def test_on_redis_a_reading_command_begins_no_namespace_and_shows_no_password(ca
 
 @pytest.fixture
 def redis_url() -> str:
-    from servers import shared_server
+    from tests.servers.redis import shared_server
 
     return shared_server("valkey").url

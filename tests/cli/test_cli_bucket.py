@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from bucket_server import shared_bucket_server
 
 from qo.store.bucket import BucketSlots
+from tests.cli.conftest import Call
+from tests.servers.bucket import shared_bucket_server
 
 GROUP = "provider:openai"
 
@@ -41,15 +42,15 @@ def hold(url: str) -> Callable[..., int]:
     return lambda *args, **options: asyncio.run(take(*args, **options))
 
 
-def test_a_limit_is_set_shown_and_removed(concurrency, hold):
+def test_a_limit_is_set_shown_and_removed(concurrency: Callable[..., Any], hold: Callable[..., int]) -> None:
     changed = concurrency("set", GROUP, "--limit", "2", "--by", "ops")
     slot = hold("job-1")
     people, programs = concurrency("status", GROUP), concurrency("status", GROUP, "--json")
     removed = concurrency("remove", GROUP, "--json")
 
     assert changed.out == f"{GROUP} has a limit of 2, set by the operator; 0 in use.\n"
-    told, header, row = people.out.splitlines()
-    assert told == f"{GROUP} has a limit of 2, set by the operator; 1 in use."
+    sentence, header, row = people.out.splitlines()
+    assert sentence == f"{GROUP} has a limit of 2, set by the operator; 1 in use."
     assert header.split() == ["slot", "holder", "worker", "lease", "ends"]
     assert row.split()[:3] == [str(slot), "job-1", "machine-7"]
     assert (programs.json["limit"], programs.json["source"], programs.json["active"]) == (2, "operator", 1)
@@ -59,7 +60,7 @@ def test_a_limit_is_set_shown_and_removed(concurrency, hold):
     assert concurrency("status", GROUP).out.splitlines()[0] == unlimited
 
 
-def test_without_a_group_the_groups_are_named(concurrency, hold):
+def test_status_without_a_group_lists_the_groups(concurrency: Callable[..., Any], hold: Callable[..., int]) -> None:
     nothing = concurrency("status")
     hold("job-1", limit=1)
     concurrency("set", "gpu", "--limit", "0")
@@ -71,7 +72,7 @@ def test_without_a_group_the_groups_are_named(concurrency, hold):
     assert programs.json == [{"group": "gpu"}, {"group": GROUP}]
 
 
-def test_a_slot_is_released_by_force_only(concurrency, hold):
+def test_a_slot_is_released_by_force_only(concurrency: Callable[..., Any], hold: Callable[..., int]) -> None:
     slot = str(hold("job-1", limit=1))
 
     refused = concurrency("release", GROUP, slot)
@@ -85,11 +86,13 @@ def test_a_slot_is_released_by_force_only(concurrency, hold):
         f"Released slot {slot} of {GROUP}; job-1 held it and will find it gone when it next renews its lease.\n"
     )
     assert json.loads(again.err)["kind"] == "SlotNotFound"
-    told = concurrency("release", GROUP, slot, "--force", "--json")
-    assert told.json == {"group": GROUP, "slot_id": int(slot), "holder": "job-2"}
+    released = concurrency("release", GROUP, slot, "--force", "--json")
+    assert released.json == {"group": GROUP, "slot_id": int(slot), "holder": "job-2"}
 
 
-def test_what_has_run_out_is_freed_when_it_was_watched_for_so_long(concurrency, hold):
+def test_a_slot_is_freed_after_it_was_watched_unchanged_for_a_whole_lease(
+    concurrency: Callable[..., Any], hold: Callable[..., int]
+) -> None:
     hold("dead", limit=2, lease_seconds=0.2)
     hold("alive", limit=2, lease_seconds=300)
 
@@ -104,12 +107,12 @@ def test_what_has_run_out_is_freed_when_it_was_watched_for_so_long(concurrency, 
     assert [slot["holder"] for slot in concurrency("status", GROUP, "--json").json["slots"]] == ["alive"]
 
 
-def test_on_a_store_cleaning_up_needs_no_watching(call, empty_store):
+def test_on_a_store_cleaning_up_needs_no_watching(call: Callable[..., Call], empty_store: None) -> None:
     assert call("concurrency", "cleanup", "gpu").out == "Freed 0 slots of gpu.\n"
     assert call("concurrency", "cleanup", "gpu", "--json").json == {"group": "gpu", "freed": 0}
 
 
-def test_a_wrong_call_says_what_is_right(call, concurrency):
+def test_a_wrong_call_says_what_is_right(call: Callable[..., Call], concurrency: Callable[..., Any]) -> None:
     unwatched = concurrency("cleanup", GROUP)
     watched = call("concurrency", "cleanup", GROUP, "--wait", "5m")
     named = concurrency("status", "--namespace", "team-a")
@@ -122,7 +125,7 @@ def test_a_wrong_call_says_what_is_right(call, concurrency):
     assert "keeps slots and no jobs" in " ".join(other.err.split())
 
 
-def test_a_bucket_that_is_not_there_is_exit_code_3_and_no_secret_is_told(call, url):
+def test_a_missing_bucket_is_exit_code_3_and_the_error_shows_no_secret(call: Callable[..., Call], url: str) -> None:
     missing = urlsplit(url)._replace(netloc="no-such-bucket", query=f"{urlsplit(url).query}-hidden").geturl()
 
     done = call("concurrency", "status", "--url", missing)

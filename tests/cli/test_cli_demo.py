@@ -1,17 +1,22 @@
-"""`qo up --demo`: everything qo shows is alive within seconds, and nothing stays behind."""
+"""`qo up --demo`: every feature is in use within seconds, and nothing stays behind."""
 
 from __future__ import annotations
 
 import random
 import signal
 import subprocess
+from collections.abc import Callable
 
 import pytest
 
 from qo.cli.demo import draw_build
+from tests.cli.conftest import Call
+from tests.processes import Process
 
 
-def test_the_demo_is_alive_and_ctrl_c_leaves_nothing_behind(call, start, left_behind):
+def test_the_demo_runs_until_ctrl_c_and_leaves_nothing_behind(
+    call: Callable[..., Call], start: Callable[..., Process], left_behind: Callable[[], tuple[int, int]]
+) -> None:
     demo = start("up", "--demo")
 
     demo.until("submitted build")
@@ -31,26 +36,26 @@ def test_the_demo_is_alive_and_ctrl_c_leaves_nothing_behind(call, start, left_be
     assert children_of_session(demo.pid) == []
 
 
-def test_a_failure_of_the_demo_is_shown_without_its_secret(start):
+def test_a_failure_of_the_demo_is_shown_without_its_secret(start: Callable[..., Process]) -> None:
     demo = start("up", "--demo")
 
-    told = demo.until("NPM_TOKEN")
+    log = demo.until("NPM_TOKEN")
     demo.signal(signal.SIGTERM)
 
     assert demo.ends() == 0
-    assert "NPM_TOKEN=[secret]" in told
+    assert "NPM_TOKEN=[secret]" in log
     assert "ghp_" not in demo.output()
     assert "Traceback" not in demo.output()
 
 
-def test_the_demo_goes_on_where_it_was_left(start):
+def test_the_demo_can_be_started_again_on_its_store(start: Callable[..., Process]) -> None:
     for _ in range(2):
         demo = start("up", "--demo", "--for", "2")
         demo.until(": succeeded")
         assert demo.ends() == 0
 
 
-def test_the_demo_keeps_away_from_the_jobs_of_others(call, submit):
+def test_the_demo_refuses_a_store_with_other_jobs(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     submit("build", "--user", "ada")
 
     done = call("up", "--demo")
@@ -61,7 +66,7 @@ def test_the_demo_keeps_away_from_the_jobs_of_others(call, submit):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_same_seed_draws_the_same_builds(seed):
+def test_the_same_seed_draws_the_same_builds(seed: int) -> None:
     drawn = [[draw_build(rng) for _ in range(50)] for rng in (random.Random(seed), random.Random(seed))]
 
     assert drawn[0] == drawn[1]
@@ -70,5 +75,5 @@ def test_the_same_seed_draws_the_same_builds(seed):
 
 
 def children_of_session(pid: int) -> list[str]:
-    """Processes that were started by it and still run; it was the leader of its session."""
+    """Processes of its session that still run; it was the session's leader."""
     return subprocess.run(["ps", "-s", str(pid), "-o", "pid="], capture_output=True, text=True).stdout.split()

@@ -1,16 +1,18 @@
-"""What `qo` says of itself, and how lightly."""
+"""`qo --help`: its text, and that it imports little."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import click
 import pytest
 
 from qo.cli.main import COMMANDS, qo
+from tests.cli.conftest import Call
 
-HEAVY = {"apsw", "asyncio", "msgspec", "rich", "qo.settings", "qo.job", "qo.runtime", "qo.store", "qo.policy"}
+HEAVY = {"apsw", "asyncio", "msgspec", "rich", "qo.settings", "qo.job", "qo.queue", "qo.store", "qo.policy"}
 LISTS_MODULES = """
 import sys
 from qo.cli.main import main
@@ -36,7 +38,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, 
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["nonsense"]])
-def test_help_imports_no_command_and_nothing_heavy(arguments):
+def test_help_imports_no_command_and_nothing_heavy(arguments: list[str]) -> None:
     imported = subprocess.run(
         [sys.executable, "-c", LISTS_MODULES, *arguments], capture_output=True, text=True
     ).stderr.split()
@@ -46,7 +48,7 @@ def test_help_imports_no_command_and_nothing_heavy(arguments):
     assert {place.partition(":")[0] for place, _ in COMMANDS.values()}.isdisjoint(imported)
 
 
-def test_help_names_every_command_and_the_exit_codes(call):
+def test_help_names_every_command_and_the_exit_codes(call: Callable[..., Call]) -> None:
     done = call("--help")
 
     assert done.code == 0
@@ -55,14 +57,14 @@ def test_help_names_every_command_and_the_exit_codes(call):
 
 
 @pytest.mark.parametrize(("path", "command"), commands(qo))
-def test_every_command_explains_itself_and_takes_the_options_of_all(path, command):
+def test_every_command_has_help_and_takes_the_common_options(path: str, command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
 
     assert command.help
     assert {"--url", "--namespace", "--json"} <= options
 
 
-def test_the_commands_of_the_issue_are_there():
+def test_the_commands_of_the_specification_exist() -> None:
     wanted = ["init", "up", "worker", "apply", "submit", "jobs", "job", "why", "cancel", "retry", "confirm", "usage"]
     wanted += [f"queue {name}" for name in ("list", "move", "pause", "resume", "priority")]
     wanted += [f"concurrency {name}" for name in ("status", "set", "remove", "release", "cleanup")]
@@ -70,7 +72,7 @@ def test_the_commands_of_the_issue_are_there():
     assert {path for path, _ in commands(qo)} == set(wanted)
 
 
-def test_python_can_run_it_as_a_module():
+def test_python_can_run_it_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "qo", "--version"], capture_output=True, text=True, check=True)
 
     assert done.stdout.startswith("qo ")

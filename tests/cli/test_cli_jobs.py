@@ -1,4 +1,4 @@
-"""Jobs from a terminal: submit, look, decide."""
+"""Jobs from a terminal: submit, show, watch, change."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import signal
 import struct
 import subprocess
 import termios
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from installed_command import COMMAND, environment
 
 import qo
-from qo.store.values import Registration, TaskOptions
+from qo.values import Registration, TaskOptions
+from tests.cli.conftest import Call
+from tests.cli.installed_command import COMMAND, environment
+from tests.processes import Process
 
 
-def test_submitting_tells_the_place_in_line_and_the_id(call):
+def test_submit_prints_the_position_in_line_and_the_id(call: Callable[..., Call]) -> None:
     call("submit", "build")
 
     done = call("submit", "build", '{"id": 7}', "--user", "ada", "--id", "job-2")
@@ -30,7 +34,7 @@ def test_submitting_tells_the_place_in_line_and_the_id(call):
     assert call("jobs", "--user", "ada", "--json").json[0]["id"] == "job-2"
 
 
-def test_every_option_of_submit_reaches_the_job(call):
+def test_every_option_of_submit_reaches_the_job(call: Callable[..., Call]) -> None:
     job = call(
         *("submit", "build", "null", "--json", "--id", "j", "--priority", "high", "--user", "u", "--project", "p"),
         *("--tier", "partner", "--parent", "107", "--phase", "1", "--group", "gpu", "--group", "eu"),
@@ -46,7 +50,7 @@ def test_every_option_of_submit_reaches_the_job(call):
 
 
 @pytest.mark.parametrize("option", [("--delay", "2h"), ("--run-at", "2090-12-31T18:00:00+02:00")])
-def test_a_job_for_later_is_scheduled(call, option):
+def test_a_job_for_later_is_scheduled(call: Callable[..., Call], option: tuple[str, str]) -> None:
     done = call("submit", "build", *option)
 
     assert " is scheduled for " in done.out
@@ -54,7 +58,9 @@ def test_a_job_for_later_is_scheduled(call, option):
 
 
 @pytest.mark.parametrize("given", ["argument", "file", "stdin"])
-def test_data_comes_as_an_argument_a_file_or_on_stdin(call, worker, tmp_path, given):
+def test_data_comes_as_an_argument_a_file_or_on_stdin(
+    call: Callable[..., Call], worker: Process, tmp_path: Path, given: str
+) -> None:
     text = '{"name": "Zoë", "parts": [1, 2.5, null]}'
     (tmp_path / "data.json").write_text(text)
 
@@ -66,7 +72,7 @@ def test_data_comes_as_an_argument_a_file_or_on_stdin(call, worker, tmp_path, gi
     assert done.json["result"] == json.loads(text)
 
 
-def test_waiting_tells_the_result(call, worker):
+def test_submit_with_wait_prints_the_result(call: Callable[..., Call], worker: Process) -> None:
     done = call("submit", "echo", "[1, 2]", "--wait")
 
     assert done.code == 0
@@ -76,7 +82,7 @@ def test_waiting_tells_the_result(call, worker):
     ]
 
 
-def test_waiting_for_a_job_that_fails_is_exit_code_1(call, worker):
+def test_submit_with_wait_is_exit_code_1_when_the_job_fails(call: Callable[..., Call], worker: Process) -> None:
     people, programs = call("submit", "broken", "--wait"), call("submit", "broken", "--wait", "--json")
 
     assert (people.code, programs.code) == (1, 1)
@@ -84,14 +90,14 @@ def test_waiting_for_a_job_that_fails_is_exit_code_1(call, worker):
     assert programs.json["error"]["message"] == "It cannot be done."
 
 
-def test_waiting_ends_when_its_time_is_up(call):
+def test_submit_with_wait_ends_after_its_timeout(call: Callable[..., Call]) -> None:
     done = call("submit", "nobody_does_this", "--wait-timeout", "0.1")
 
     assert done.code == 1
     assert "has not ended within 0.1 seconds" in done.err
 
 
-def test_a_refused_submit_is_exit_code_1(call):
+def test_a_refused_submit_is_exit_code_1(call: Callable[..., Call]) -> None:
     full = {"QO_QUEUE__CAP": "0"}
 
     done = call("submit", "t", "--user", "u", "--tier", "partner", env=full)
@@ -100,7 +106,7 @@ def test_a_refused_submit_is_exit_code_1(call):
     assert "The system is busy, try again in" in done.err
 
 
-def test_a_limit_that_does_not_count_is_a_warning_beside_the_answer(call):
+def test_a_limit_without_effect_is_a_warning_beside_the_output(call: Callable[..., Call]) -> None:
     call("concurrency", "set", "t", "--limit", "3")
 
     done = call("submit", "t", "--concurrency-limit", "9", "--json")
@@ -110,7 +116,7 @@ def test_a_limit_that_does_not_count_is_a_warning_beside_the_answer(call):
     assert "the limit 9 of group t" in json.loads(done.err)["message"]
 
 
-def test_jobs_are_listed_in_line_order_and_filtered(call, submit):
+def test_jobs_are_listed_in_line_order_and_filtered(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     normal, urgent, other = (
         submit("a"),
         submit("a", "--priority", "urgent"),
@@ -125,10 +131,10 @@ def test_jobs_are_listed_in_line_order_and_filtered(call, submit):
 
 
 @pytest.fixture
-def busy_worker(tmp_path):
-    """A worker with one place, which is taken, of which the store knows nothing else yet."""
+def busy_worker(tmp_path: Path) -> None:
+    """A worker with a capacity of one, which is in use; no job of its task has ended yet."""
 
-    async def register():
+    async def register() -> None:
         async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={}) as line:
             options = (TaskOptions(name="build"),)
             await line.store.register(Registration(name="w", tasks=options, places=1, lifetime_ms=10**9))
@@ -138,10 +144,12 @@ def busy_worker(tmp_path):
     asyncio.run(register())
 
 
-def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submit, busy_worker):
+def test_every_command_that_shows_a_job_shows_its_estimate(
+    call: Callable[..., Call], submit: Callable[..., str], busy_worker: None
+) -> None:
     for number in range(3):
         submit("build", "--id", f"job-{number}", "--user", "ada", "--tier", "partner")
-    words = "14 minutes-26 minutes (first guess)"  # second in line, one place, 10 minutes as the first guess
+    words = "14 minutes-26 minutes (first guess)"  # second in line, a capacity of one, a first guess of 10 minutes
 
     one, all_of_them, the_line = (
         call(*asked, "--json").json for asked in (["job", "job-1"], ["jobs"], ["queue", "list"])
@@ -155,11 +163,11 @@ def test_when_a_job_will_probably_start_is_told_wherever_it_is_shown(call, submi
         header, _, second, *_ = call(*asked).out.splitlines()
         assert "starts in" in header
         assert words in second
-    told = call("submit", "build", "--user", "ada", "--tier", "partner").out
-    assert told.endswith("is #4 in line, it starts in 28 minutes-52 minutes (first guess).\n")
+    output = call("submit", "build", "--user", "ada", "--tier", "partner").out
+    assert output.endswith("is #4 in line, it starts in 28 minutes-52 minutes (first guess).\n")
 
 
-def test_a_job_that_cannot_start_as_things_stand_is_shown_without_a_time(call, submit):
+def test_a_job_that_cannot_start_is_shown_without_a_time(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     job = submit("build", "--group", "gpu")
     call("queue", "pause", "gpu")
 
@@ -171,7 +179,7 @@ def test_a_job_that_cannot_start_as_things_stand_is_shown_without_a_time(call, s
     assert "not known yet" in row
 
 
-def test_a_table_in_a_pipe_is_whole_and_plain(call, submit):
+def test_a_table_in_a_pipe_is_whole_and_plain(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     long_name = "a-user-with-a-very-long-name-" * 5
     job = submit("build", "--user", long_name)
 
@@ -183,7 +191,7 @@ def test_a_table_in_a_pipe_is_whole_and_plain(call, submit):
     assert "\x1b" not in header + row
 
 
-def test_an_id_stays_whole_in_a_narrow_terminal(submit, tmp_path):
+def test_an_id_stays_whole_in_a_narrow_terminal(submit: Callable[..., str], tmp_path: Path) -> None:
     job = submit("build", "--user", "a-user-with-a-long-name")
 
     shown = in_terminal(["jobs"], tmp_path, columns=50)
@@ -191,7 +199,7 @@ def test_an_id_stays_whole_in_a_narrow_terminal(submit, tmp_path):
     assert job in shown
 
 
-def test_no_color_is_respected_in_a_terminal(submit, tmp_path):
+def test_no_color_is_respected_in_a_terminal(submit: Callable[..., str], tmp_path: Path) -> None:
     submit("build")
 
     shown = in_terminal(["jobs"], tmp_path, columns=200, NO_COLOR="1")
@@ -199,7 +207,7 @@ def test_no_color_is_respected_in_a_terminal(submit, tmp_path):
     assert not re.search(r"\x1b\[[0-9;]*3\d", shown)
 
 
-def test_what_a_job_brings_along_cannot_steer_the_terminal(call, worker):
+def test_control_characters_of_a_job_do_not_reach_the_terminal(call: Callable[..., Call], worker: Process) -> None:
     call("submit", "echo", '"\\u001b]0;owned\\u0007"', "--id", "sly", "--wait")
 
     done = call("job", "sly")
@@ -208,12 +216,14 @@ def test_what_a_job_brings_along_cannot_steer_the_terminal(call, worker):
     assert "\x1b" not in done.out
 
 
-def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(call, empty_store):
+def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(
+    call: Callable[..., Call], empty_store: None
+) -> None:
     assert call("jobs").out == "There are no jobs.\n"
     assert call("jobs", "--json").json == []
 
 
-def test_a_job_is_shown_with_what_is_known_of_it(call, submit):
+def test_a_job_is_shown_with_all_its_known_fields(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     job = submit("build", "--user", "ada", "--priority", "20")
 
     people, programs = call("job", job), call("job", job, "--json")
@@ -225,7 +235,9 @@ def test_a_job_is_shown_with_what_is_known_of_it(call, submit):
     assert programs.json["position"] == 1
 
 
-def test_watching_follows_a_job_to_its_end(call, start, app, submit):
+def test_watching_follows_a_job_to_its_end(
+    call: Callable[..., Call], start: Callable[..., Process], app: Path, submit: Callable[..., str]
+) -> None:
     job = submit("staged")
     watching = start("job", job, "--watch")
     watching.until("is #1 in line")
@@ -240,32 +252,36 @@ def test_watching_follows_a_job_to_its_end(call, start, app, submit):
     assert [event["kind"] for event in events] == ["succeeded"]
 
 
-def test_watching_tells_a_job_in_line_its_position_when_it_changed_and_every_few_seconds(call, start, submit):
+def test_watching_a_job_in_line_prints_its_position_when_it_changed_and_every_few_seconds(
+    call: Callable[..., Call], start: Callable[..., Process], submit: Callable[..., str]
+) -> None:
     first, job = submit("build"), submit("build")
     watching = start("job", job, "--watch")
     watching.until("is #2 in line")
 
     call("cancel", first)
-    told = watching.until("is #1 in line")
+    first = watching.until("is #1 in line")
     again = watching.until("is #1 in line")
     submit("build", "--priority", "urgent")
     overtaken = watching.until("is #2 in line")
 
-    for line in (told, again):
-        assert line.endswith(f"build {job} is #1 in line, when it starts is not known yet: no worker runs task build\n")
-    assert overtaken.endswith("is #2 in line, when it starts is not known yet: no worker runs task build\n")
+    for line in (first, again):
+        assert line.endswith(f"build {job} is #1 in line, when it starts is not known yet: no worker runs task build")
+    assert overtaken.endswith("is #2 in line, when it starts is not known yet: no worker runs task build")
     submit("build", "--priority", "urgent")
     assert "Originally #2, now #3: 2 priority jobs were placed ahead of you" in watching.until("is #3 in line")
 
 
-def test_watching_a_job_that_fails_is_exit_code_1(call, worker, submit):
+def test_watching_a_job_that_fails_is_exit_code_1(
+    call: Callable[..., Call], worker: Process, submit: Callable[..., str]
+) -> None:
     done = call("job", submit("broken"), "--watch")
 
     assert done.code == 1
     assert "has failed: It cannot be done." in done.out
 
 
-def test_ctrl_c_ends_watching_with_exit_code_130(start, submit):
+def test_ctrl_c_ends_watching_with_exit_code_130(start: Callable[..., Process], submit: Callable[..., str]) -> None:
     watching = start("job", submit("nobody_does_this"), "--watch")
     watching.until("in line")
 
@@ -275,7 +291,7 @@ def test_ctrl_c_ends_watching_with_exit_code_130(start, submit):
     assert "Traceback" not in watching.output()
 
 
-def test_why_says_what_holds_a_job_up(call, submit):
+def test_why_names_what_blocks_a_job(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     job = submit("build")
 
     people, programs = call("why", job), call("why", job, "--json")
@@ -284,7 +300,7 @@ def test_why_says_what_holds_a_job_up(call, submit):
     assert programs.json["no_worker"] is True
 
 
-def test_cancelling_and_retrying_a_job(call, worker, submit):
+def test_cancelling_and_retrying_a_job(call: Callable[..., Call], worker: Process, submit: Callable[..., str]) -> None:
     waiting, failed = submit("nobody_does_this"), submit("broken")
     assert call("job", failed, "--watch").code == 1
 
@@ -298,7 +314,7 @@ def test_cancelling_and_retrying_a_job(call, worker, submit):
     assert f"{waiting}' is cancelled" in again.err
 
 
-def test_cancelling_a_parent_cancels_all_its_jobs(call, submit):
+def test_cancelling_a_parent_cancels_all_its_jobs(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     submit("a", "--parent", "7", "--phase", "1")
     submit("a", "--parent", "7", "--phase", "2")
 
@@ -307,7 +323,9 @@ def test_cancelling_a_parent_cancels_all_its_jobs(call, submit):
     assert [job["state"] for job in done.json] == ["cancelled", "cancelled"]
 
 
-def test_a_job_that_asks_goes_on_when_it_is_confirmed(call, worker, submit):
+def test_a_job_that_waits_for_a_confirmation_goes_on_when_it_is_confirmed(
+    call: Callable[..., Call], worker: Process, submit: Callable[..., str]
+) -> None:
     job = submit("ask", "--user", "u", "--tier", "bootstrapper")
     worker.until(f"ask {job}: confirming")
     assert "waits for a person to confirm: Continue for 2 more iterations" in wait_for_state(call, job, "confirming")
@@ -318,7 +336,9 @@ def test_a_job_that_asks_goes_on_when_it_is_confirmed(call, worker, submit):
     assert call("job", job, "--watch").code == 0
 
 
-def test_usage_tells_what_is_used_and_left(call, submit):
+def test_usage_prints_how_much_of_the_quota_is_used_and_left(
+    call: Callable[..., Call], submit: Callable[..., str]
+) -> None:
     submit("t", "--user", "ada", "--tier", "bootstrapper")
 
     assert "ada has used 1 job today, 4 remain" in call("usage", "ada").out
@@ -327,7 +347,7 @@ def test_usage_tells_what_is_used_and_left(call, submit):
     assert call("usage", "nobody", "--tier", "partner", "--json").json["jobs_remaining"] == 50
 
 
-def test_options_of_all_may_stand_before_the_command(call, tmp_path):
+def test_common_options_may_stand_before_the_command(call: Callable[..., Call], tmp_path: Path) -> None:
     call("--url", "sqlite:///other.db", "submit", "t")
 
     assert len(call("--json", "--url", "sqlite:///other.db", "jobs").json) == 1
@@ -335,16 +355,16 @@ def test_options_of_all_may_stand_before_the_command(call, tmp_path):
     assert call("jobs", "--json", env={"QO_URL": "sqlite:///other.db"}).json != []
 
 
-def wait_for_state(call, job: str, state: str) -> str:
-    """The log tells what a worker is about to store, so the store may be a moment behind."""
+def wait_for_state(call: Callable[..., Call], job: str, state: str) -> str:
+    """A worker logs before it stores, so the store may be a moment behind the log."""
     for _ in range(50):
         if call("job", job, "--json").json["state"] == state:
             return call("job", job).out
     raise AssertionError(f"{job} did not become {state}")
 
 
-def in_terminal(arguments: list[str], folder, *, columns: int, **env: str) -> str:
-    """What a person at a terminal of this width sees."""
+def in_terminal(arguments: list[str], folder: Path, *, columns: int, **env: str) -> str:
+    """The output in a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     done = subprocess.Popen([COMMAND, *arguments], cwd=folder, env=environment(**env), stdout=theirs, stdin=theirs)
@@ -354,7 +374,7 @@ def in_terminal(arguments: list[str], folder, *, columns: int, **env: str) -> st
         while piece := os.read(ours, 65536):
             seen += piece
     except OSError:
-        pass  # how a pseudo-terminal says that its other side is closed
+        pass  # a pseudo-terminal raises this when its other side is closed
     os.close(ours)
     assert done.wait(60) == 0
     return seen.decode()

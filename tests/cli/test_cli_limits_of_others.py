@@ -1,10 +1,14 @@
-"""Two folders with a file each and one store: who only reads changes nobody's limits."""
+"""Two folders with a file each and one store: commands that only read change no limit."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Call
+from tests.processes import Process
 
 LIMITED_APP = """
 import asyncio, os
@@ -40,7 +44,7 @@ def production(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """Another one, on the same store, whose file gives it 99."""
+    """Another folder on the same store, whose file gives the group 99 slots."""
     return folder_with(tmp_path, "elsewhere", 'limits = { "provider:ollama" = 99 }')
 
 
@@ -73,8 +77,8 @@ READING = [
 
 
 def test_reading_commands_in_another_folder_change_no_limit_and_never_more_run_than_it_allows(
-    call, start, production, elsewhere
-):
+    call: Callable[..., Call], start: Callable[..., Process], production: Path, elsewhere: Path
+) -> None:
     process = start("worker", "app:worker", folder=production)
     process.until("runs ask")
     for number in range(6):
@@ -95,18 +99,18 @@ def test_reading_commands_in_another_folder_change_no_limit_and_never_more_run_t
     assert most_at_once(production) == 2
 
 
-def state_of(call, folder: Path) -> dict[str, object]:
-    """What the store says of the group, and the whole audit trail."""
+def state_of(call: Callable[..., Call], folder: Path) -> dict[str, object]:
+    """The status of the group, and the whole audit trail."""
     status = call("concurrency", "status", "provider:ollama", "--json", folder=folder).json
     return {"limit": status["limit"], "source": status["source"], "audit": audit_of(folder)}
 
 
-def audit_of(folder: Path) -> list[tuple]:
+def audit_of(folder: Path) -> list[tuple[object, ...]]:
     import asyncio
 
     import qo
 
-    async def read() -> list[tuple]:
+    async def read() -> list[tuple[object, ...]]:
         async with await qo.connect(f"sqlite:///{folder.parent}/qo.db", settings={}) as queue:
             return [(entry.by, entry.action, entry.subject, entry.detail) for entry in await queue.audit()]
 

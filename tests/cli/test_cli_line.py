@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 
-def order(call) -> list[str]:
+from tests.cli.conftest import Call
+from tests.processes import Process
+
+
+def order(call: Callable[..., Call]) -> list[str]:
     return [job["id"] for job in call("queue", "list", "--json").json]
 
 
-def test_the_line_is_listed_first_one_first(call, submit):
+def test_the_line_is_listed_in_its_order(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     last, first = submit("build"), submit("build", "--priority", "high")
     submit("build", "--delay", "1h")
 
@@ -18,7 +23,7 @@ def test_the_line_is_listed_first_one_first(call, submit):
     assert "2 jobs in line, 0 running on 0 workers with 0 places." in people.out
 
 
-def test_a_job_is_moved_before_or_behind_another(call, submit):
+def test_a_job_is_moved_before_or_behind_another(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     a, b, c = submit("t"), submit("t"), submit("t")
 
     moved = call("queue", "move", c, "--before", a, "--by", "ops")
@@ -30,7 +35,9 @@ def test_a_job_is_moved_before_or_behind_another(call, submit):
     assert order(call) == [a, b, c]
 
 
-def test_the_priority_of_a_job_is_changed_by_number_or_name(call, submit):
+def test_the_priority_of_a_job_is_changed_by_number_or_name(
+    call: Callable[..., Call], submit: Callable[..., str]
+) -> None:
     a, b = submit("t"), submit("t")
 
     done = call("queue", "priority", b, "high")
@@ -41,7 +48,9 @@ def test_the_priority_of_a_job_is_changed_by_number_or_name(call, submit):
     assert order(call) == [a, b]
 
 
-def test_the_priority_of_a_parent_is_that_of_all_its_jobs(call, submit):
+def test_the_priority_of_a_parent_is_that_of_all_its_jobs(
+    call: Callable[..., Call], submit: Callable[..., str]
+) -> None:
     submit("t", "--parent", "7", "--phase", "1")
     submit("t", "--parent", "7", "--phase", "2")
 
@@ -50,7 +59,7 @@ def test_the_priority_of_a_parent_is_that_of_all_its_jobs(call, submit):
     assert [job["priority"] for job in done.json] == [10, 10]
 
 
-def test_everything_or_a_group_is_paused_and_resumed(call, submit):
+def test_everything_or_a_group_is_paused_and_resumed(call: Callable[..., Call], submit: Callable[..., str]) -> None:
     job = submit("t")
 
     everything, group = call("queue", "pause"), call("queue", "pause", "t", "--json")
@@ -64,7 +73,7 @@ def test_everything_or_a_group_is_paused_and_resumed(call, submit):
     assert call("queue", "resume", "t", "--json").json["paused"] is False
 
 
-def test_a_limit_is_set_shown_and_removed(call):
+def test_a_limit_is_set_shown_and_removed(call: Callable[..., Call]) -> None:
     changed = call("concurrency", "set", "gpu", "--limit", "2")
     listed, programs = call("concurrency", "status"), call("concurrency", "status", "--json")
     one = call("concurrency", "status", "gpu", "--json")
@@ -78,7 +87,9 @@ def test_a_limit_is_set_shown_and_removed(call):
     assert call("concurrency", "status").out == "No group has a limit, a pause or holders.\n"
 
 
-def test_idle_groups_that_only_a_tier_limits_are_left_out_of_the_list(call, submit):
+def test_idle_groups_that_only_a_tier_limits_are_left_out_of_the_list(
+    call: Callable[..., Call], submit: Callable[..., str]
+) -> None:
     job = submit("t", "--user", "ada", "--tier", "partner")
     call("cancel", job)
 
@@ -89,7 +100,9 @@ def test_idle_groups_that_only_a_tier_limits_are_left_out_of_the_list(call, subm
     assert "user:ada  0 of 3  tier" in everything.out
 
 
-def test_a_slot_is_released_by_force_only_while_its_lease_lives(call, submit, worker):
+def test_a_slot_is_released_by_force_only_while_its_lease_lives(
+    call: Callable[..., Call], submit: Callable[..., str], worker: Process
+) -> None:
     call("concurrency", "set", "slow", "--limit", "1")
     job = submit("slow")
     worker.until("slow has begun")
@@ -108,7 +121,7 @@ def test_a_slot_is_released_by_force_only_while_its_lease_lives(call, submit, wo
     assert again.json == {"group": "slow", "slot_id": 0, "holder": job}
 
 
-def test_a_slot_nobody_holds_cannot_be_released(call, empty_store):
+def test_a_free_slot_cannot_be_released(call: Callable[..., Call], empty_store: None) -> None:
     done = call("concurrency", "release", "gpu", "3", "--force")
 
     assert done.code == 1

@@ -1,18 +1,19 @@
-"""`qo worker` and `qo up`: what they run, and how they end."""
+"""`qo worker` and `qo up`: the worker that they run, and how they end."""
 
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from servers import Server
 
-from qo.store.redis.client import PATIENCE_SECONDS
+from qo.store.redis.server.client import PATIENCE_SECONDS
+from tests.cli.conftest import Call
+from tests.processes import Process, program
+from tests.servers.redis import Server
 
 HOLDING = """
 import sys
@@ -39,7 +40,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("reference", "hint"), WRONG)
-def test_what_is_no_worker_is_told_what_one_is(call, app, tmp_path, reference, hint):
+def test_a_reference_to_something_else_is_an_error_that_shows_what_to_write(
+    call: Callable[..., Call], app: Path, tmp_path: Path, reference: str, hint: str
+) -> None:
     (tmp_path / "broken_app.py").write_text("import not_installed\n")
     (tmp_path / "half_app.py").write_text("def worker(queue\n")
     (tmp_path / "early_app.py").write_text(
@@ -56,20 +59,24 @@ def test_what_is_no_worker_is_told_what_one_is(call, app, tmp_path, reference, h
     assert hint in " ".join(done.err.split())
 
 
-def test_up_says_the_same_of_what_is_no_worker(call):
+def test_up_shows_the_same_error_for_a_wrong_reference(call: Callable[..., Call]) -> None:
     done = call("up", "nonsense")
 
     assert done.code == 2
     assert "write module:worker" in done.err
 
 
-def test_the_function_that_makes_the_worker_may_be_async(call, start, app):
+def test_the_function_that_makes_the_worker_may_be_async(
+    call: Callable[..., Call], start: Callable[..., Process], app: Path
+) -> None:
     start("worker", "app:worker_made_later").until("runs ask, broken, echo, slow, staged")
 
     assert call("submit", "echo", "7", "--wait", "--json").json["result"] == 7
 
 
-def test_name_and_concurrency_are_those_of_the_call(call, start, app, submit):
+def test_name_and_concurrency_of_the_call_win(
+    call: Callable[..., Call], start: Callable[..., Process], app: Path, submit: Callable[..., str]
+) -> None:
     for _ in range(2):
         submit("slow")
     process = start("worker", "app:worker", "--name", "solo", "--concurrency", "1")
@@ -79,7 +86,9 @@ def test_name_and_concurrency_are_those_of_the_call(call, start, app, submit):
     assert "1 job in line, 1 running on 1 worker with 1 place." in call("queue", "list").out
 
 
-def test_the_log_of_a_worker_is_json_for_machines(call, start, app):
+def test_with_json_the_log_of_a_worker_is_json_lines(
+    call: Callable[..., Call], start: Callable[..., Process], app: Path
+) -> None:
     process = start("worker", "app:worker", "--name", "w1", "--json")
 
     line = json.loads(process.until("runs"))
@@ -88,7 +97,9 @@ def test_the_log_of_a_worker_is_json_for_machines(call, start, app):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_an_idle_worker_and_leaves_nothing_behind(worker, left_behind, number):
+def test_a_signal_ends_an_idle_worker_and_leaves_nothing_behind(
+    worker: Process, left_behind: Callable[[], tuple[int, int]], number: signal.Signals
+) -> None:
     worker.signal(number)
 
     assert worker.ends() == 0
@@ -97,7 +108,14 @@ def test_a_signal_ends_an_idle_worker_and_leaves_nothing_behind(worker, left_beh
 
 
 @pytest.mark.parametrize("command", [("worker", "app:worker"), ("up", "app:worker")])
-def test_a_second_signal_hands_running_jobs_back_at_once(call, start, app, submit, left_behind, command):
+def test_a_second_signal_hands_running_jobs_back_at_once(
+    call: Callable[..., Call],
+    start: Callable[..., Process],
+    app: Path,
+    submit: Callable[..., str],
+    left_behind: Callable[[], tuple[int, int]],
+    command: tuple[str, str],
+) -> None:
     job = submit("slow")
     process = start(*command)
     process.until("slow has begun")
@@ -112,7 +130,9 @@ def test_a_second_signal_hands_running_jobs_back_at_once(call, start, app, submi
     assert left_behind() == (0, 0)
 
 
-def test_up_runs_an_application_for_as_long_as_it_is_told(call, start, app, left_behind):
+def test_up_runs_an_application_for_the_time_given_with_for(
+    call: Callable[..., Call], start: Callable[..., Process], app: Path, left_behind: Callable[[], tuple[int, int]]
+) -> None:
     process = start("up", "app:worker", "--for", "3", "--concurrency", "7")
     process.until("runs")
 
@@ -125,7 +145,9 @@ def test_up_runs_an_application_for_as_long_as_it_is_told(call, start, app, left
     ("command", "longer_than_a_call"),
     [(("worker", "app:worker"), True), (("up", "app:worker"), False), (("up", "--demo"), False)],
 )
-def test_a_worker_waits_for_a_server_that_is_not_there_yet(start, app, command, longer_than_a_call):
+def test_a_worker_waits_for_a_server_that_is_not_there_yet(
+    start: Callable[..., Process], app: Path, command: tuple[str, str], longer_than_a_call: bool
+) -> None:
     with Server("valkey") as server:
         server.kill()
         process = start(*command, "--url", server.url)
@@ -142,7 +164,9 @@ def test_a_worker_waits_for_a_server_that_is_not_there_yet(start, app, command, 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", [("worker", "app:worker"), ("up", "--demo")])
-def test_a_signal_ends_a_worker_that_waits_for_its_store(start, app, command, number):
+def test_a_signal_ends_a_worker_that_waits_for_its_store(
+    start: Callable[..., Process], app: Path, command: tuple[str, str], number: signal.Signals
+) -> None:
     with Server("valkey") as server:
         server.kill()
         process = start(*command, "--url", server.url)
@@ -155,23 +179,20 @@ def test_a_signal_ends_a_worker_that_waits_for_its_store(start, app, command, nu
         assert "Traceback" not in process.output()
 
 
-def test_a_worker_waits_for_a_process_that_is_stopped_inside_a_write(start, app, call, submit, tmp_path):
+def test_a_worker_waits_for_a_process_that_is_stopped_inside_a_write(
+    start: Callable[..., Process], app: Path, call: Callable[..., Call], submit: Callable[..., str], tmp_path: Path
+) -> None:
     submit("echo")
-    holding = subprocess.Popen(
-        [sys.executable, "-c", HOLDING, str(tmp_path / "qo.db")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    try:
-        assert holding.stdout.readline() == b"holding\n"
-        os.kill(holding.pid, signal.SIGSTOP)
+    with Process(program(HOLDING, str(tmp_path / "qo.db"))) as holding:
+        holding.until("holding")
+        holding.freeze()
         process = start("worker", "app:worker")
         process.until(f"process {holding.pid} (python")
-        os.kill(holding.pid, signal.SIGCONT)
-        holding.communicate(b"\n", timeout=60)
+        holding.signal(signal.SIGCONT)
+        holding.say("")
+        holding.ends()
         process.until("can be used again after")
         process.until("echo")
-    finally:
-        holding.kill()
-        holding.communicate()
 
 
 @pytest.mark.parametrize(
@@ -183,7 +204,7 @@ def test_a_worker_waits_for_a_process_that_is_stopped_inside_a_write(start, app,
         ("sqlite:///nowhere/qo.db", "nowhere"),
     ],
 )
-def test_wrong_settings_end_a_worker_at_once(call, app, url, sentence):
+def test_wrong_settings_end_a_worker_at_once(call: Callable[..., Call], app: Path, url: str, sentence: str) -> None:
     with Server("valkey") as server:
         done = call("worker", "app:worker", "--url", url.format(port=server.port))
 

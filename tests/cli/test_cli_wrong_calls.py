@@ -1,12 +1,16 @@
-"""A wrong call is told what is right, on stderr, and changes nothing."""
+"""A wrong call prints on stderr what to write instead, and changes nothing."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from installed_command import COMMAND, environment
+
+from tests.cli.conftest import Call
+from tests.cli.installed_command import COMMAND, environment
 
 WRONG = [
     (["jbos"], "Did you mean 'jobs'?"),
@@ -40,7 +44,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "hint"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
-def test_a_wrong_call_says_what_is_right(call, arguments, hint):
+def test_a_wrong_call_says_what_is_right(call: Callable[..., Call], arguments: list[str], hint: str) -> None:
     done = call(*arguments)
 
     assert done.code == 2
@@ -48,7 +52,7 @@ def test_a_wrong_call_says_what_is_right(call, arguments, hint):
     assert hint in " ".join(done.err.split())
 
 
-def test_with_json_an_error_is_an_object_on_stderr(call, empty_store):
+def test_with_json_an_error_is_an_object_on_stderr(call: Callable[..., Call], empty_store: None) -> None:
     wrong, unknown = call("submit", "t", "{", "--json"), call("job", "nobody", "--json")
 
     assert (wrong.code, unknown.code) == (2, 1)
@@ -58,14 +62,14 @@ def test_with_json_an_error_is_an_object_on_stderr(call, empty_store):
 
 
 @pytest.mark.parametrize("command", ["job", "why", "cancel", "retry", "confirm"])
-def test_a_job_that_is_not_there_is_exit_code_1(call, empty_store, command):
+def test_an_unknown_job_is_exit_code_1(call: Callable[..., Call], empty_store: None, command: str) -> None:
     done = call(command, "nobody")
 
     assert done.code == 1
     assert "There is no job 'nobody'" in done.err
 
 
-def test_a_store_that_cannot_be_reached_is_exit_code_3(call, tmp_path):
+def test_a_store_that_cannot_be_reached_is_exit_code_3(call: Callable[..., Call], tmp_path: Path) -> None:
     (tmp_path / "no.db").write_text("This is no database, but it is long enough to be looked at as if it were one." * 9)
 
     missing, broken = call("submit", "t", "--url", "sqlite:///nowhere/qo.db"), call("jobs", "--url", "sqlite:///no.db")
@@ -74,7 +78,7 @@ def test_a_store_that_cannot_be_reached_is_exit_code_3(call, tmp_path):
     assert "nowhere/qo.db cannot be opened" in missing.err
 
 
-def test_a_wrong_setting_names_the_file_and_what_was_expected(call, tmp_path):
+def test_a_wrong_setting_names_the_file_and_what_was_expected(call: Callable[..., Call], tmp_path: Path) -> None:
     (tmp_path / ".qo.toml").write_text('[queue]\ncap = "many"\n')
 
     done = call("jobs")
@@ -83,7 +87,9 @@ def test_a_wrong_setting_names_the_file_and_what_was_expected(call, tmp_path):
     assert ".qo.toml: queue.cap is 'many'; expected a whole number" in done.err
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(call, submit, tmp_path):
+def test_a_reader_that_closes_the_pipe_causes_no_error(
+    call: Callable[..., Call], submit: Callable[..., str], tmp_path: Path
+) -> None:
     for _ in range(3):
         submit("t")
 

@@ -1,21 +1,23 @@
 """The stores that the behaviour suite runs on. A test asks for `store` and never learns which one it got.
 
 Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step could do next to nothing. Marked
-`bounded_by(...)`, it runs with bounds of its own.
+`bounded_by(...)`, it runs with bounds of its own. Of two stores that share their code, the gate runs the suite on one
+and `make nightly` on the other; new histories of the state machine and the traces run on all of them in the gate.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any
 
 import pytest
-from invariants import broken_invariants
-from model_store import ModelStore
-from stores import STORES
 
-from qo.store.base import Store
-from qo.store.values import Bounds
+from qo.store.contract import Store
+from qo.values import Bounds
+from tests.conformance.invariants import broken_invariants
+from tests.conformance.model.model import Model
+from tests.conformance.model.store import ModelStore
+from tests.stores import STORES
 
 
 class ModelUnderTest:
@@ -23,12 +25,14 @@ class ModelUnderTest:
 
     name = "model"
     crowd = 20
+    is_twin = False
 
     async def open(self, bounds: Bounds) -> Store:
         return ModelStore(bounds)
 
     async def snapshot(self, store: Any) -> dict[str, Any]:
-        return store.model.snapshot()
+        model: Model = store.model
+        return model.snapshot()
 
     async def close(self, store: Store) -> None:
         await store.close()
@@ -47,17 +51,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "under_test" not in metafunc.fixturenames:
         return
     if own := metafunc.definition.get_closest_marker("bounded_by"):
-        cases = [pytest.param(one, Bounds(**own.kwargs), id=one.name) for one in STORES_UNDER_TEST]
+        bounds = Bounds(**own.kwargs)
+        cases = [pytest.param(one, bounds, id=one.name, marks=_when(one)) for one in STORES_UNDER_TEST]
         metafunc.parametrize(("under_test", "bounds"), cases)
         return
     marker = metafunc.definition.get_closest_marker("small_bounds")
     small = (2, 3) if marker and marker.kwargs.get("apply", True) else ()
-    cases = []
-    for one in STORES_UNDER_TEST:
-        # A store under test in two settings of the same code needs small bounds in one of them only.
-        sizes = (256, *small) if getattr(one, "small_bounds", True) else (256,)
-        cases += [pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}") for size in sizes]
+    cases = [
+        pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}", marks=_when(one))
+        for one in STORES_UNDER_TEST
+        for size in ((256,) if one.is_twin else (256, *small))
+    ]
     metafunc.parametrize(("under_test", "bounds"), cases)
+
+
+def _when(under_test: Any) -> Collection[pytest.MarkDecorator]:
+    return [pytest.mark.nightly] if under_test.is_twin else []
 
 
 @pytest.fixture

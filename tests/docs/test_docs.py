@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLE = re.compile(r"```python\n(import asyncio.*?)```\n\nprints\n\n```\n(.*?)```", re.DOTALL)
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
@@ -32,7 +32,7 @@ def test_every_row_of_the_guarantees_names_a_test() -> None:
 
 
 def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    example, shown = EXAMPLE.search((ROOT / "README.md").read_text()).groups()
+    example, shown = readme_example()
     (tmp_path / "example.py").write_text(example)
 
     printed = subprocess.run(
@@ -41,6 +41,13 @@ def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
 
     assert printed.count("\n") > 5
     assert printed == shown
+
+
+def readme_example() -> tuple[str, str]:
+    """The first example of the README, and what it prints."""
+    found = EXAMPLE.search((ROOT / "README.md").read_text())
+    assert found is not None
+    return found[1], found[2]
 
 
 def exists(file: str, test: str) -> bool:

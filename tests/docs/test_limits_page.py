@@ -17,12 +17,12 @@ from typing import Any
 import httpx
 import prometheus_client
 import pytest
-from bucket_server import shared_bucket_server
-from servers import shared_server
 
 from qo.settings import find_settings_file, load_settings
+from tests.servers.bucket import shared_bucket_server
+from tests.servers.redis import shared_server
 
-PAGE = (Path(__file__).parents[1] / "docs/limits.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/limits.md").read_text()
 SECTION = re.compile(r"^## (.+?)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from qo.runtime import limiter as limiter_module
-from qo.runtime.limiter_in_process import SlotsInProcess
+from qo.limits import limiter as limiter_module
+from qo.limits.in_process.slots import SlotsInProcess
 
 
 class Clock:

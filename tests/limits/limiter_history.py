@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from qo.runtime.limiter_in_process import SlotsInProcess
-from qo.runtime.limiter_line import Group, LeaseInProcess, Line, NewWaiter, Waiter
+from qo.limits.in_process.line import Group, LeaseInProcess, Line, NewWaiter, Waiter
+from qo.limits.in_process.slots import SlotsInProcess
 
 
 class Event(NamedTuple):
@@ -79,8 +79,10 @@ def check_history(history: list[Event], limits: Mapping[str, int]) -> Counter[st
         match event.what:
             case "waits":
                 assert not has_room(event.groups)
+                assert event.key is not None
                 waiting[event.groups][event.key] = None
             case "gave up":
+                assert event.key is not None
                 del waiting[event.groups][event.key]
             case "left":
                 held.subtract(event.groups)

@@ -1,8 +1,8 @@
-"""Processes with callers of a limiter, for tests to start, stop and kill; and the witness that counts who is inside.
+"""Processes with callers of a limiter, for tests to start, stop and kill; and the witness that counts holders.
 
-limiter_process.py '{"url": ...}'    forks, stops, continues and kills such processes, one order a line
+limiter_process.py '{"url": ...}'    forks, stops, wakes and kills such processes, one order a line
 
-What a process does is the first part of its name: "hammer-1", "crowd-1", "sleeper-1".
+The first part of a process's name says what it does: "hammer-1", "crowd-1", "sleeper-1".
 """
 
 from __future__ import annotations
@@ -10,32 +10,33 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import socket
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 
 import msgspec
-from witness import ACCEPTED, ENTER, LEAVE, Report, Witness
-from worker_process import IMPORTED_BEFORE_FORKING, Nursery, NurseryProgram, Options, tell
 
 import qo
-from qo.runtime.limiter import Lease
-from qo.runtime.limiter_on_store import SlotsOnStore
+from qo.limits.block import Lease
+from qo.limits.on_store.slots import SlotsOnStore
+from tests.nursery import Nursery, nursery, run_nursery, tell
+from tests.processes import command_of
+from tests.worker.witness import ACCEPTED, ENTER, LEAVE, Report, Witness
+from tests.worker.worker_process import IMPORTED_BEFORE_FORKING, Options
 
 PROVIDERS = {"ollama": 3, "gemini": 4}
 TOTAL = 5
 LIMITS = {**{f"provider:{name}": slots for name, slots in PROVIDERS.items()}, "providers": TOTAL}
 TASKS, THREADS = 15, 10
-"""callers of a hammering process"""
+"""Callers in each hammering process."""
 CROWD = 50
 SHORT_SECONDS, LONG_SECONDS = 0.004, 0.5
-"""how long a block takes, at most; every tenth takes long, so that a test finds somebody inside of it"""
+"""The longest duration of a block. Every tenth block is long, so that a test finds a caller inside."""
 IMPORTED = (*IMPORTED_BEFORE_FORKING, qo.Limiter, SlotsOnStore)
 
 
@@ -43,7 +44,7 @@ IMPORTED = (*IMPORTED_BEFORE_FORKING, qo.Limiter, SlotsOnStore)
 
 
 class Reporter:
-    """A process's one connection to the witness, for its tasks and threads. It is as quick as it is blocking."""
+    """A process's one connection to the witness, for its tasks and threads. It blocks, but only for microseconds."""
 
     def __init__(self, port: int, process: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
@@ -52,7 +53,7 @@ class Reporter:
         self._turn = threading.Lock()
 
     def tell(self, what: str, lease: Lease) -> None:
-        """Once this has returned, the witness knows."""
+        """Returns when the witness has the report."""
         report = Report(
             what=what,
             process=self._process,
@@ -68,7 +69,7 @@ class Reporter:
 
 
 class Hammer:
-    """Callers who enter and leave without end, some in tasks, some in threads."""
+    """Callers that enter and leave without end, some in tasks, some in threads."""
 
     def __init__(self, limiter: qo.Limiter, reporter: Reporter) -> None:
         self._limiter, self._reporter = limiter, reporter
@@ -119,12 +120,12 @@ async def hold(limiter: qo.Limiter, reporter: Reporter) -> None:
 
 
 async def crowd(limiter: qo.Limiter, reporter: Reporter) -> None:
-    """One who enters and does not leave, if there is room, and others behind it."""
+    """A caller that enters, if there is room, and never leaves, and others in line behind it."""
     await asyncio.gather(*(hold(limiter, reporter) for _ in range(CROWD + 1)))
 
 
 async def sleeper(limiter: qo.Limiter, reporter: Reporter) -> None:
-    """A task and a thread that stay inside until they have lost their leases, and tell how they hear of it."""
+    """A task and a thread that stay inside until they have lost their leases, and print how they notice."""
 
     async def in_task() -> None:
         try:
@@ -144,7 +145,7 @@ async def sleeper(limiter: qo.Limiter, reporter: Reporter) -> None:
     await asyncio.Event().wait()
 
 
-async def be(name: str, options: Options) -> None:
+async def live(name: str, options: Options) -> None:
     assert options.witness_port is not None
     async with await qo.connect(options.url, settings=options.settings) as queue:
         reporter = Reporter(options.witness_port, name)
@@ -156,36 +157,22 @@ async def be(name: str, options: Options) -> None:
             await (crowd if kind == "crowd" else sleeper)(limiter, reporter)
 
 
-class LimiterNursery(NurseryProgram):
-    def start(self, name: str) -> None:
-        pid = os.fork()
-        if pid:
-            self._pids[name] = pid
-            return
-        try:
-            sys.stdin.close()
-            asyncio.run(be(name, self._options))
-        except BaseException:
-            traceback.print_exc()
-        os._exit(1)  # it lives until it is killed, and what follows here is its parent's to do
-
-
 # --- in the tests ---------------------------------------------------------------------------------------------
 
 
 class LimiterWitness(Witness):
-    """Counts who is inside each time that somebody enters, and remembers who has had which slot."""
+    """Counts the holders each time that a caller enters, and remembers which slot each had."""
 
     def __init__(self) -> None:
         super().__init__()
         self.most: Counter[str] = Counter()
         self.mistakes: list[str] = []
         self.entered_at: dict[int, float] = {}
-        """by token"""
+        """The time of each entry, by token."""
         self.taken_at: dict[tuple[str, int], float] = {}
-        """when a slot was last taken, by group and number"""
+        """The time at which each slot was last taken, by group and number."""
         self.left: set[int] = set()
-        """tokens"""
+        """The tokens of callers that have left."""
         self.seen_inside: list[Report] = []
 
     def hear(self, report: Report, connection: asyncio.BaseTransport) -> bool:
@@ -207,23 +194,10 @@ class LimiterWitness(Witness):
                 self.mistakes.append(f"{group} was held by the slots {numbers}")
 
 
-@asynccontextmanager
-async def limiter_nursery(options: Options) -> AsyncIterator[Nursery]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        __file__,
-        msgspec.json.encode(options).decode(),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield Nursery(process)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # of its own session, so this is it and all that it forked
-        await process.communicate()
+def limiter_nursery(options: Options) -> AbstractAsyncContextManager[Nursery]:
+    return nursery(command_of("tests.limits.limiter_process", msgspec.json.encode(options).decode()))
 
 
 if __name__ == "__main__":
-    LimiterNursery(msgspec.json.decode(sys.argv[1], type=Options)).run()
+    given = msgspec.json.decode(sys.argv[1], type=Options)
+    run_nursery(lambda name: live(name, given))

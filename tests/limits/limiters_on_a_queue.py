@@ -11,11 +11,14 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from running import until
 
 import qo
+from tests.worker.running import until
 
 MakeLimiter = Callable[..., qo.Limiter]
+
+ASK_AGAIN_OFTEN = {"limiter": {"waiter_alive_secs": 1.5}}
+"""Three times in that time, so twice a second, the limiter's thread asks again for the callers that wait."""
 
 
 @pytest.fixture(name="make")
@@ -38,7 +41,7 @@ async def held(queue: qo.Queue, group: str) -> int:
 
 async def waiting(queue: qo.Queue, group: str, number: int) -> None:
     async def do_wait() -> bool:
-        return (await queue.store.group(group)).waiting == number  # the store serves every event loop
+        return (await queue.store.groups([group]))[0].waiting == number  # the store serves every event loop
 
     await until(do_wait)
 

@@ -6,19 +6,22 @@ import asyncio
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import run_one, soon
 
 import qo
 from qo.job import State
+from qo.loops.system import System
 from qo.policy.admission import retry_after
 from qo.policy.days import DAY_MS
-from qo.policy.estimate import base_estimate
-from qo.runtime.queue import Queue
-from qo.runtime.wait_times import WaitTimeEstimator
-from qo.runtime.waiting import active_places, average_duration
+from qo.policy.estimates.base import base_estimate
+from qo.policy.estimates.durations import places_among
+from qo.policy.groups import GLOBAL
+from qo.queue.averages import average_duration
+from qo.queue.queue import Queue
+from qo.queue.wait_times import WaitTimeEstimator
 from qo.settings import Settings, load_settings
-from qo.store.values import Registration, TaskOptions
+from qo.values import Registration, TaskOptions
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import run_one, soon
 
 MIDNIGHT = 1_900_022_400_000  # of some day, in UTC
 URL = "https://example.com/upgrade"
@@ -27,7 +30,7 @@ URL = "https://example.com/upgrade"
 def with_settings(queue: qo.Queue, *, at: int | None = None, draw: float = 0.0, **settings: Any) -> qo.Queue:
     """Another queue on the same store, with these settings for the line and its door, at a time that stands still."""
     store: Any = queue.store if at is None else ClockedStore(queue.store, now=at)
-    return Queue(store, load_settings({"queue": settings}, environ={}), draw=lambda: draw)
+    return Queue(store, load_settings({"queue": settings}, environ={}), system=System(draw=lambda: draw))
 
 
 async def start_all(queue: qo.Queue) -> int:
@@ -199,7 +202,9 @@ async def average_after(queue: qo.Queue, *seconds: float, tier: str) -> float:
     estimator = WaitTimeEstimator(queue)
     for each in seconds:
         await estimator.record_completion(tier, each)
-    return (await estimator.estimate_with_confidence(tier, 1, 1)).estimate_seconds
+    average = (await estimator.estimate_with_confidence(tier, 1, 1)).estimate_seconds
+    assert average is not None
+    return average
 
 
 async def average_after_a_run_of_no_time(queue: qo.Queue, *, tier: str | None, of_another_task: bool) -> float:
@@ -221,13 +226,12 @@ async def active_workers(queue: qo.Queue, *places: int, limit: int | None = None
     await register(queue, *places)
     if limit is not None:
         await queue.set_limit("global", limit)
-    return await active_places(queue.store)
+    return places_among(await queue.store.workers(), limit=(await queue.store.groups([GLOBAL]))[0].limit)
 
 
 async def nudge(queue: qo.Queue, *, tier: str | None, url: str | None = URL) -> tuple[str, str] | None:
-    job = await with_settings(queue, **({} if url is None else {"upgrade_url": url})).submit(
-        "build", user="ada", tier=tier
-    )
+    settings: dict[str, Any] = {} if url is None else {"upgrade_url": url}
+    job = await with_settings(queue, **settings).submit("build", user="ada", tier=tier)
     assert job.position is not None
     return None if job.upgrade is None else (job.upgrade.message, job.upgrade.url)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from semaphore_staging import NOW, SETTINGS, Staged, queue_on
 
 import qo
+from tests.limits.semaphore_staging import NOW, SETTINGS, Staged, queue_on
+from tests.worker.clocked import ClockedStore
 
 
 @pytest.fixture(name="overrides")

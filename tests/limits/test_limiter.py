@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack
 
 import pytest
-from running import soon
 
 import qo
+from qo.limits.block import Lease
+from qo.limits.in_process.line import Group, Line
+from tests.worker.running import soon
 
 PROVIDERS = {"ollama": 4, "gemini": 8, "openai": 10, "deepseek": 8}
 
@@ -21,7 +26,7 @@ def limiter() -> qo.Limiter:
 
 
 @pytest.fixture
-async def held() -> AsyncExitStack:
+async def held() -> AsyncIterator[AsyncExitStack]:
     async with AsyncExitStack() as stack:
         yield stack
 
@@ -40,11 +45,11 @@ async def is_full(limiter: qo.Limiter, provider: str) -> bool:
         return True
 
 
-async def waiting(limiter: qo.Limiter, provider: str) -> tuple[asyncio.Task[qo.runtime.limiter.Lease], asyncio.Event]:
+async def waiting(limiter: qo.Limiter, provider: str) -> tuple[asyncio.Task[Lease], asyncio.Event]:
     """A task that stands in line, and what lets it leave its block."""
     leave = asyncio.Event()
 
-    async def enter() -> qo.runtime.limiter.Lease:
+    async def enter() -> Lease:
         async with limiter.acquire(provider) as lease:
             await leave.wait()
             return lease
@@ -443,8 +448,9 @@ def test_names_that_come_and_go_are_forgotten() -> None:
         if customer % 100 == 0:
             with limiter.acquire(groups=["gpu"]), pytest.raises(qo.Timeout):
                 limiter.acquire(groups=["gpu", f"patient-{customer}"], timeout=0.0001).__enter__()
-    slots = limiter._slots
+    gc.collect()
+    remembered = Counter(type(each) for each in gc.get_objects())
 
-    assert len(slots._lines) <= 1100
-    assert len(slots._groups) <= 1200
+    assert remembered[Line] <= 1100
+    assert remembered[Group] <= 1200
     assert limiter.get_metrics()["in_flight"] == {"gpu": 0, "total": 0}

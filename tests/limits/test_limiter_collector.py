@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
+from prometheus_client.registry import Collector
 
 import qo
+from tests.limits.limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 
 Numbers = dict[tuple[str, ...], float]
 
@@ -36,12 +37,12 @@ def registry(request: pytest.FixtureRequest) -> CollectorRegistry:
     return CollectorRegistry(auto_describe=request.param)
 
 
-def scraped(registry: CollectorRegistry) -> Numbers:
+def scraped(registry: Collector) -> Numbers:
     """What a scrape is told: by name and labels."""
     return {(name, *labels.values()): value for name, labels, value in samples(registry)}
 
 
-def samples(registry: CollectorRegistry) -> Iterator[tuple[str, dict[str, str], float]]:
+def samples(registry: Collector) -> Iterator[tuple[str, dict[str, str], float]]:
     for family in read_text(generate_latest(registry).decode()):
         for sample in family.samples:
             yield sample.name, sample.labels, sample.value
@@ -115,7 +116,8 @@ def test_the_strict_reader_takes_it_with_kinds_and_units(registry: CollectorRegi
     limiters = {"chat": qo.Limiter({"ollama": 4}, total=12), "batch": qo.Limiter({"ollama": 2})}
     registry.register(qo.Limiter.collector_of(limiters))
 
-    families = list(read_openmetrics(generate_openmetrics(registry).decode()))
+    printed = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]  # the library's
+    families = list(read_openmetrics(printed))  # type: ignore[no-untyped-call]  # the library's
 
     assert [(family.name, family.type, family.unit) for family in families] == [
         ("qo_limiter_in_flight", "gauge", ""),
@@ -171,7 +173,7 @@ async def test_a_limiter_on_a_queue_tells_its_own_callers(tmp_path: Path, regist
 @pytest.mark.parametrize("limiters", [[qo.Limiter()], {"chat": 4}, {1: qo.Limiter()}, None])
 def test_what_are_no_limiters_by_name_is_refused(limiters: object) -> None:
     with pytest.raises(qo.InvalidValue, match="give limiters by name"):
-        qo.Limiter.collector_of(limiters)
+        qo.Limiter.collector_of(limiters)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_without_the_library_the_sentence_says_what_to_install() -> None:

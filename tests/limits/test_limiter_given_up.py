@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from limiters_on_a_queue import (
+
+import qo
+from qo.errors import StoreUnavailable
+from qo.limits.on_store.calls import MOST_PER_CALL
+from qo.limits.on_store.requests import Request, Requests
+from qo.limits.on_store.waiters import ThreadWaiter
+from tests.limits.limiters_on_a_queue import (
+    ASK_AGAIN_OFTEN,
     MakeLimiter,
     enter_and_leave,
     make_fixture,  # noqa: F401 - asked for by name
     waiting,
 )
-from running import soon, until
-from slow_store import SlowStore
+from tests.worker.running import soon, until
+from tests.worker.slow_store import SlowStore
 
-import qo
-from qo.errors import StoreUnavailable
-from qo.runtime.limiter_callers import WaitingThread
-from qo.runtime.limiter_desk import MOST_PER_CALL
+NothingIsLeft = Callable[[qo.Limiter], Awaitable[None]]
 
 MANY = 60
 SOON_SECONDS = 20
@@ -31,30 +36,41 @@ SECONDS_FOR_ANSWERS = 8
 @pytest.fixture(name="slow")
 async def slow_fixture(queue: qo.Queue) -> SlowStore:
     slow = SlowStore(queue.store, {"acquire", "release"})
-    queue.store = slow  # type: ignore[assignment]
+    queue.store = slow
     return slow
 
 
-async def nothing_is_left(queue: qo.Queue, limiter: qo.Limiter) -> None:
-    """Once what is under way has been answered: in the store, in the limiter's figures, and for the next caller."""
+@pytest.fixture(name="nothing_is_left")
+async def nothing_is_left_fixture(queue: qo.Queue) -> NothingIsLeft:
+    """Once the calls under way have been answered: in the store, in the limiter's figures, and for the next caller."""
+    acquire, under_way = queue.store.acquire, set()
 
-    desks: Any = limiter._slots._desks  # type: ignore[union-attr]
+    async def noted(*args: Any, **options: Any) -> Any:
+        call = object()
+        under_way.add(call)
+        try:
+            return await acquire(*args, **options)
+        finally:
+            under_way.discard(call)
 
     async def is_empty() -> bool:
-        is_answered = all(desk.asking._in_flight == 0 for loop, desk in desks.items() if not loop.is_closed())
         status = await queue.limit("provider:ollama")
-        return is_answered and (status.active, status.waiting) == (0, 0)
+        return not under_way and (status.active, status.waiting) == (0, 0)
 
-    await asyncio.wait_for(until(is_empty), SECONDS_FOR_ANSWERS)
-    metrics = limiter.get_metrics()
-    assert (metrics["in_flight"]["ollama"], metrics["waiting"].get("ollama", 0)) == (0, 0)
-    async with limiter.acquire("ollama", timeout=0):
-        pass
+    async def check(limiter: qo.Limiter) -> None:
+        await asyncio.wait_for(until(is_empty), SECONDS_FOR_ANSWERS)
+        metrics = limiter.get_metrics()
+        assert (metrics["in_flight"]["ollama"], metrics["waiting"].get("ollama", 0)) == (0, 0)
+        async with limiter.acquire("ollama", timeout=0):
+            pass
+
+    queue.store.acquire = noted  # type: ignore[method-assign]
+    return check
 
 
 @pytest.mark.parametrize("give_up", ["cancelled", "timed out"])
 async def test_requests_that_were_not_sent_yet_do_not_go_out_after_their_callers_gave_up(
-    queue: qo.Queue, make: MakeLimiter, slow: SlowStore, give_up: str
+    queue: qo.Queue, make: MakeLimiter, slow: SlowStore, give_up: str, nothing_is_left: NothingIsLeft
 ) -> None:
     """Two calls for patient callers are held up on their way, so the requests of the others wait to be sent. The
     others give up, and are released before anything of theirs has reached the store."""
@@ -81,7 +97,7 @@ async def test_requests_that_were_not_sent_yet_do_not_go_out_after_their_callers
     expected: type[BaseException] = asyncio.CancelledError if give_up == "cancelled" else qo.Timeout
     assert {type(error) for error in ended} == {expected}
     await asyncio.wait_for(asyncio.gather(*patient), SECONDS_FOR_ANSWERS)
-    await nothing_is_left(queue, limiter)
+    await nothing_is_left(limiter)
 
 
 async def until_begun(slow: SlowStore, name: str, times: int) -> None:
@@ -95,7 +111,7 @@ async def until_begun(slow: SlowStore, name: str, times: int) -> None:
 
 @pytest.mark.parametrize(("amount", "timeout"), [(150, 0.005), (MANY, None)])
 async def test_however_many_give_up_at_once_the_next_caller_enters_at_once(
-    queue: qo.Queue, make: MakeLimiter, amount: int, timeout: float | None
+    queue: qo.Queue, make: MakeLimiter, amount: int, timeout: float | None, nothing_is_left: NothingIsLeft
 ) -> None:
     limiter = make({"ollama": 1})
     await enter_and_leave(limiter, "ollama")
@@ -111,7 +127,7 @@ async def test_however_many_give_up_at_once_the_next_caller_enters_at_once(
             each.cancel()
     await soon(asyncio.gather(*calls, return_exceptions=True))
 
-    await nothing_is_left(queue, limiter)
+    await nothing_is_left(limiter)
 
 
 @pytest.mark.parametrize("in_thread", [False, True])
@@ -120,12 +136,13 @@ async def test_a_caller_whose_time_is_up_when_it_is_counted_as_waiting_does_not_
 ) -> None:
     """The limiter's thread counts who waits beside the callers, so it may do so at the moment a caller gives up."""
     limiter = make({"ollama": 1})
-    slots: Any = limiter._slots
-    give_up = slots._in_the_last_moment
+    give_up = Requests.give_up
 
-    def counted_then_given_up(request: Any, *rest: Any) -> Any:
-        slots._has_to_wait(request, "provider:ollama")
-        return give_up(request, *rest)
+    def give_up_and_count(requests: Requests, request: Request) -> bool:
+        has_given_up = give_up(requests, request)
+        request.blocked_by = None  # as if the look took until now
+        requests.count_blocked(request, "provider:ollama")
+        return has_given_up
 
     def call_in_thread() -> None:
         with limiter.acquire("ollama", timeout=0.05):
@@ -136,54 +153,50 @@ async def test_a_caller_whose_time_is_up_when_it_is_counted_as_waiting_does_not_
             raise AssertionError("there was no slot")
 
     async with limiter.acquire("ollama"):
-        monkeypatch.setattr(slots, "_in_the_last_moment", counted_then_given_up)
+        monkeypatch.setattr(Requests, "give_up", give_up_and_count)
         with pytest.raises(qo.Timeout):
             await (asyncio.to_thread(call_in_thread) if in_thread else call_in_task())
 
     assert limiter.get_metrics()["waiting"] == {"ollama": 0}
 
 
-async def test_a_slot_that_came_in_the_last_moment_is_kept_though_the_request_is_still_on_its_way(
-    queue: qo.Queue, make: MakeLimiter, slow: SlowStore
+@pytest.mark.parametrize("overrides", [ASK_AGAIN_OFTEN])
+async def test_a_slot_that_the_limiters_thread_got_is_kept_though_the_callers_own_request_is_still_on_its_way(
+    queue: qo.Queue, make: MakeLimiter, slow: SlowStore, nothing_is_left: NothingIsLeft
 ) -> None:
-    """The limiter's thread has let the caller in; then the time is up, then the caller's own request is answered."""
     limiter = make({"ollama": 1})
     await enter_and_leave(limiter, "ollama")
-    keeper: Any = limiter._slots._keeper  # type: ignore[union-attr]
     slow.hold_up()
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def call() -> bool:
-        async with limiter.acquire("ollama", timeout=0.5) as lease:
+        async with limiter.acquire("ollama", timeout=SOON_SECONDS) as lease:
             entered.set()
             await leave.wait()
             return lease.lost
 
     calling = asyncio.create_task(call())
-    await until_begun(slow, "acquire", 1 + 1)
-    keeper._post(keeper._ask_for_all)
     await soon(entered.wait())
+    assert slow.on_the_way() == 1
     slow.let_through()
-    asking = limiter._slots._desks[asyncio.get_running_loop()].asking  # type: ignore[union-attr]
 
     async def is_answered() -> bool:
-        return bool(asking._in_flight == 0)
+        return slow.arrived.count("acquire") == 1 + 1
 
     await until(is_answered)
-    for _ in range(2):  # what the thread was told to give back has been given back
-        await asyncio.wrap_future(keeper.run(queue.store._store.catch_up()))  # type: ignore[attr-defined]
+    await asyncio.to_thread(limiter.set_limit, "ollama", 1)  # by the limiter's thread, after what it would give back
     held = (await queue.limit("provider:ollama")).active
     leave.set()
 
     assert (held, await soon(calling)) == (1, False)
-    await nothing_is_left(queue, limiter)
+    await nothing_is_left(limiter)
 
 
 # --- when the event loop or the limiter ends --------------------------------------------------------------------
 
 
 async def test_callers_whose_event_loop_ends_leave_nothing_behind(
-    queue: qo.Queue, make: MakeLimiter, caplog: pytest.LogCaptureFixture
+    queue: qo.Queue, make: MakeLimiter, caplog: pytest.LogCaptureFixture, nothing_is_left: NothingIsLeft
 ) -> None:
     """A program that ends cancels its tasks, and its loop stops before anything can be sent from there."""
     limiter = make({"ollama": 1})
@@ -197,7 +210,7 @@ async def test_callers_whose_event_loop_ends_leave_nothing_behind(
         calls = await soon(asyncio.to_thread(lambda: asyncio.run(program())))
         assert all(call.cancelled() for call in calls)
         await asyncio.wait_for(waiting(queue, "provider:ollama", 0), SECONDS_FOR_ANSWERS)
-    await nothing_is_left(queue, limiter)
+    await nothing_is_left(limiter)
     gc.collect()
     assert "destroyed" not in caplog.text
 
@@ -240,7 +253,7 @@ async def test_callers_that_wait_when_their_limiter_is_closed_are_refused_and_ou
 
 @pytest.mark.parametrize("answer", ["comes", "is lost"])
 async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
-    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, answer: str
+    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, answer: str, nothing_is_left: NothingIsLeft
 ) -> None:
     """The thread gives up while its request is on the way; the store takes the release first, then the request."""
     limiter = make({"ollama": 1})
@@ -273,7 +286,7 @@ async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
         with limiter.acquire("ollama", timeout=60):
             raise AssertionError("nothing was answered yet")
 
-    monkeypatch.setattr(WaitingThread, "wait", time_is_up_when_it_was_asked_for)
+    monkeypatch.setattr(ThreadWaiter, "wait", time_is_up_when_it_was_asked_for)
 
     queue.store.acquire = late  # type: ignore[method-assign]
     queue.store.release = release_and_tell  # type: ignore[method-assign]
@@ -281,4 +294,4 @@ async def test_a_request_that_the_release_of_a_thread_overtook_is_given_back(
         await asyncio.to_thread(call)
     assert await asyncio.to_thread(has_arrived.wait, SOON_SECONDS)
 
-    await nothing_is_left(queue, limiter)
+    await nothing_is_left(limiter)

@@ -14,25 +14,30 @@ import qo
 TOO_BIG = 2**31
 
 
+def mistyped(value: object) -> Any:
+    """A value of a type that a type checker refuses where it stands."""
+    return value
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: qo.Limiter({"ollama": -1}), "limit of provider 'ollama' is -1; use a whole number from 0 to"),
-        (lambda: qo.Limiter({"ollama": 1.0}), "limit of provider 'ollama' is 1.0; use a whole number"),
+        (lambda: qo.Limiter({"ollama": mistyped(1.0)}), "limit of provider 'ollama' is 1.0; use a whole number"),
         (lambda: qo.Limiter({"ollama": True}), "limit of provider 'ollama' is True; use a whole number"),
-        (lambda: qo.Limiter({"ollama": "4"}), "limit of provider 'ollama' is '4'; use a whole number"),
-        (lambda: qo.Limiter({"ollama": None}), "limit of provider 'ollama' is None; use a whole number"),
+        (lambda: qo.Limiter({"ollama": mistyped("4")}), "limit of provider 'ollama' is '4'; use a whole number"),
+        (lambda: qo.Limiter({"ollama": mistyped(None)}), "limit of provider 'ollama' is None; use a whole number"),
         (lambda: qo.Limiter({"ollama": TOO_BIG}), f"limit of provider 'ollama' is {TOO_BIG}; use a whole number"),
         (lambda: qo.Limiter({"": 1}), "provider is empty"),
         (lambda: qo.Limiter({"provider:": 1}), "provider is empty"),
-        (lambda: qo.Limiter({7: 1}), "provider is 7; use text"),
+        (lambda: qo.Limiter({mistyped(7): 1}), "provider is 7; use text"),
         (lambda: qo.Limiter({"x" * 201: 1}), "which has 201 characters"),
         (lambda: qo.Limiter({"a\nb": 1}), "control character"),
         (lambda: qo.Limiter({"global": 1}), "provider is 'global', which is reserved"),
         (lambda: qo.Limiter({"total": 1}), "provider is 'total', which is reserved"),
         (lambda: qo.Limiter({"providers": 1}), "provider is 'providers', which is reserved"),
         (lambda: qo.Limiter({"user:ada": 1}), "provider is 'user:ada', which is reserved"),
-        (lambda: qo.Limiter(4), "limits is 4; give limits by name"),
+        (lambda: qo.Limiter(mistyped(4)), "limits is 4; give limits by name"),
         (lambda: qo.Limiter({}, -1), "total is -1; use a whole number"),
         (lambda: qo.Limiter({}, True), "total is True; use a whole number"),
         (lambda: qo.Limiter(groups={"gpu": -1}), "limit of group 'gpu' is -1; use a whole number"),
@@ -41,31 +46,31 @@ TOO_BIG = 2**31
         (lambda: qo.Limiter(groups={"providers": 1}), "group is 'providers', which is reserved"),
         (lambda: qo.Limiter(groups={"total": 1}), "group is 'total', which is reserved"),
         (lambda: qo.Limiter(groups={"user:ada": 1}), "group is 'user:ada', which is reserved"),
-        (lambda: qo.Limiter(groups=["gpu"]), "groups is ['gpu']; give limits by name"),
+        (lambda: qo.Limiter(groups=mistyped(["gpu"])), "groups is ['gpu']; give limits by name"),
         (lambda: qo.Limiter().set_limit("ollama", -1), "limit of provider 'ollama' is -1"),
         (lambda: qo.Limiter().set_limit("global", 1), "provider is 'global', which is reserved"),
         (lambda: qo.Limiter().set_group_limit("gpu", True), "limit of group 'gpu' is True"),
         (lambda: qo.Limiter().set_group_limit("tier:pro", 1), "group is 'tier:pro', which is reserved"),
-        (lambda: qo.Limiter().set_total("12"), "total is '12'"),
+        (lambda: qo.Limiter().set_total(mistyped("12")), "total is '12'"),
         (lambda: qo.Limiter().acquire(), "acquire was given nothing; name a provider, or groups"),
         (lambda: qo.Limiter().acquire(groups=[]), "groups is empty; name at least one group"),
         (lambda: qo.Limiter().acquire("ollama", groups=["gpu"]), "given provider 'ollama' and groups; give one"),
         (lambda: qo.Limiter().acquire(""), "provider is empty"),
-        (lambda: qo.Limiter().acquire(["ollama"]), "provider is ['ollama']; use text"),
+        (lambda: qo.Limiter().acquire(mistyped(["ollama"])), "provider is ['ollama']; use text"),
         (lambda: qo.Limiter().acquire("global"), "provider is 'global', which is reserved"),
         (lambda: qo.Limiter().acquire("priority:50"), "provider is 'priority:50', which is reserved"),
         (lambda: qo.Limiter().acquire(groups="gpu"), "groups is 'gpu'; give a list of names"),
-        (lambda: qo.Limiter().acquire(groups=3), "groups is 3; give a list of names"),
+        (lambda: qo.Limiter().acquire(groups=mistyped(3)), "groups is 3; give a list of names"),
         (lambda: qo.Limiter().acquire(groups=["gpu", ""]), "group is empty"),
-        (lambda: qo.Limiter().acquire(groups=["gpu", None]), "group is None; use text"),
-        (lambda: qo.Limiter().acquire(groups=["gpu", []]), "group is []; use text"),
+        (lambda: qo.Limiter().acquire(groups=["gpu", mistyped(None)]), "group is None; use text"),
+        (lambda: qo.Limiter().acquire(groups=["gpu", mistyped([])]), "group is []; use text"),
         (lambda: qo.Limiter().acquire(groups=["global"]), "group is 'global', which is reserved"),
         (lambda: qo.Limiter().acquire(groups=["user:ada"]), "group is 'user:ada', which is reserved"),
         (lambda: qo.Limiter().acquire(groups=map(str, range(65))), "groups has 65 names; at most 64 are allowed"),
         (lambda: qo.Limiter().acquire("ollama", timeout=-1), "timeout is -1; use seconds of 0 or more"),
         (lambda: qo.Limiter().acquire("ollama", timeout=float("nan")), "timeout is nan; use seconds"),
         (lambda: qo.Limiter().acquire("ollama", timeout=True), "timeout is True; use seconds"),
-        (lambda: qo.Limiter().acquire("ollama", timeout="1"), "timeout is '1'; use seconds"),
+        (lambda: qo.Limiter().acquire("ollama", timeout=mistyped("1")), "timeout is '1'; use seconds"),
         (lambda: qo.Limiter().acquire("ollama", priority=100), "priority is 100; use a whole number from 0"),
         (lambda: qo.Limiter().acquire("ollama", priority="soon"), "priority is 'soon'; use a whole number from 0"),
     ],
@@ -80,7 +85,8 @@ def test_bad_input_is_refused_by_a_sentence_that_names_it(call: Callable[[], Any
 
 def test_a_refused_change_changes_nothing() -> None:
     limiter = qo.Limiter({"ollama": 4}, total=12)
-    for change in (lambda: limiter.set_limit("ollama", -1), lambda: limiter.set_total(False)):
+    changes: list[Callable[[], None]] = [lambda: limiter.set_limit("ollama", -1), lambda: limiter.set_total(False)]
+    for change in changes:
         with pytest.raises(qo.InvalidValue):
             change()
 

@@ -7,9 +7,9 @@ import json
 import logging
 
 import pytest
-from limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 
 import qo
+from tests.limits.limiter_clock import Clock, clock_fixture  # noqa: F401 - asked for by name
 
 
 async def test_the_metrics_have_the_shape_of_the_specification(clock: Clock) -> None:

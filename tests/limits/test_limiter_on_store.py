@@ -7,16 +7,18 @@ import threading
 from typing import Any
 
 import pytest
-from limiters_on_a_queue import (
+
+import qo
+from qo.limits.on_store.requests import Request, Requests
+from qo.values import Grant
+from tests.limits.limiters_on_a_queue import (
     MakeLimiter,
     enter_and_leave,
     held,
     make_fixture,  # noqa: F401 - asked for by name
     waiting,
 )
-from running import run_one, running, soon, until
-
-import qo
+from tests.worker.running import run_one, running, soon, until
 
 SOON_SECONDS = 20
 
@@ -139,22 +141,22 @@ async def test_a_caller_that_is_cancelled_while_it_waits_is_out_of_the_line(queu
 
 
 async def test_a_caller_cancelled_at_the_moment_it_is_let_in_leaves_nothing_behind(
-    queue: qo.Queue, make: MakeLimiter
+    queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is on its way to the caller's loop when the caller is cancelled."""
     limiter = make({"ollama": 1})
-    answered = threading.Event()
-    keeper = limiter._slots._keeper  # type: ignore[attr-defined]
-    let_in = keeper._let_in
+    answered, answer = threading.Event(), Requests.answer
 
-    def let_in_and_tell(*args: Any) -> None:
-        let_in(*args)
-        answered.set()
+    def answer_and_note(requests: Requests, request: Request, grant: Grant) -> bool:
+        is_used = answer(requests, request, grant)
+        if grant.token is not None:
+            answered.set()
+        return is_used
 
-    keeper._let_in = let_in_and_tell
     async with limiter.acquire("ollama"):
         waits = asyncio.create_task(enter_and_leave(limiter, "ollama"))
         await waiting(queue, "provider:ollama", 1)
+        monkeypatch.setattr(Requests, "answer", answer_and_note)
     answered.wait(SOON_SECONDS)  # this loop stands still until the slot has been given
     assert answered.is_set()
     waits.cancel()

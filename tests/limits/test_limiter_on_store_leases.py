@@ -8,26 +8,34 @@ import time
 from typing import Any
 
 import pytest
-from limiters_on_a_queue import (
+
+import qo
+from qo.errors import StoreUnavailable
+from qo.queue.queue import Queue
+from tests.limits.limiters_on_a_queue import (
+    ASK_AGAIN_OFTEN,
     MakeLimiter,
     enter_and_leave,
     held,
     make_fixture,  # noqa: F401 - asked for by name
     waiting,
 )
-from running import soon, until
-
-import qo
-from qo.errors import StoreUnavailable
+from tests.worker.running import soon, until
 
 SOON_SECONDS = 20
 
 
-class Gone:
-    """A store that takes nothing any more."""
+class Mortal:
+    """A store that takes nothing any more once it is gone."""
 
-    async def release(self, *args: Any) -> Any:
-        raise StoreUnavailable("gone")
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.is_gone = False
+
+    def __getattr__(self, name: str) -> Any:
+        if self.is_gone:
+            raise StoreUnavailable("gone")
+        return getattr(self._store, name)
 
 
 async def test_a_lost_lease_cancels_the_block(queue: qo.Queue, make: MakeLimiter) -> None:
@@ -129,14 +137,14 @@ async def test_a_place_in_line_lives_as_long_as_its_caller_waits(queue: qo.Queue
     [{"concurrency": {"default_lease_duration_secs": 1.5}, "limiter": {"waiter_alive_secs": 0.3}}],
 )
 async def test_the_slot_of_a_holder_that_died_is_handed_on_a_lease_later(queue: qo.Queue, make: MakeLimiter) -> None:
-    dying, living = make({"ollama": 1}), make({"ollama": 1})
+    store = Mortal(queue.store)
+    dying, living = qo.Limiter({"ollama": 1}, queue=Queue(store, queue.settings)), make({"ollama": 1})
     entered = await dying.acquire("ollama").__aenter__()
     for _ in range(20):  # fifty would do as well: they cost the time of one
         asyncio.ensure_future(enter_and_leave(dying, "ollama")).add_done_callback(lambda done: done.exception())
     await waiting(queue, "provider:ollama", 20)
     began = time.monotonic()
-    # From now on nobody renews anything there, nor gives anything back.
-    dying._slots._keeper._store = Gone()  # type: ignore[attr-defined]
+    store.is_gone = True  # from now on nothing of the dying limiter's is renewed or given back
     await asyncio.to_thread(dying.close)
     async with living.acquire("ollama") as lease:
         waited = time.monotonic() - began
@@ -167,23 +175,24 @@ async def test_nobody_enters_before_the_limits_are_set(queue: qo.Queue, make: Ma
     assert calls.index("set") == 0
 
 
+@pytest.mark.parametrize("overrides", [ASK_AGAIN_OFTEN])
 async def test_an_old_answer_does_not_take_the_slot_from_who_was_let_in_meanwhile(
     queue: qo.Queue, make: MakeLimiter
 ) -> None:
-    """The keeper asks again for one who waits; the answer, "wait", is late, and comes when that one is inside."""
+    """The limiter's thread asks again for a waiting caller. The answer, "wait", comes when the caller is inside."""
     limiter = make({"ollama": 1})
-    acquire, asked, go_on = queue.store.acquire, threading.Event(), threading.Event()
+    acquire, asked, go_on, returned = queue.store.acquire, threading.Event(), threading.Event(), threading.Event()
     is_late = False
 
     async def late(*args: Any, **options: Any) -> Any:
         answer = await acquire(*args, **options)
-        if is_late:
+        if is_late and not asked.is_set():
             asked.set()
             await asyncio.to_thread(go_on.wait, SOON_SECONDS)
+            returned.set()
         return answer
 
     queue.store.acquire = late  # type: ignore[method-assign]
-    keeper = limiter._slots._keeper  # type: ignore[attr-defined]
     entered, leave = asyncio.Event(), asyncio.Event()
 
     async def stay() -> None:
@@ -195,11 +204,11 @@ async def test_an_old_answer_does_not_take_the_slot_from_who_was_let_in_meanwhil
         staying = asyncio.create_task(stay())
         await waiting(queue, "provider:ollama", 1)
         is_late = True
-        keeper._post(keeper._ask_for_all)
-        await asyncio.to_thread(asked.wait, SOON_SECONDS)
+        assert await asyncio.to_thread(asked.wait, SOON_SECONDS)
     await asyncio.wait_for(entered.wait(), SOON_SECONDS)
     go_on.set()
-    await asyncio.to_thread(keeper.run(asyncio.sleep(0)).result)  # what was late has been dealt with
+    assert await asyncio.to_thread(returned.wait, SOON_SECONDS)
+    await asyncio.to_thread(limiter.set_limit, "ollama", 1)  # by the limiter's thread, after the late answer
 
     assert await held(queue, "provider:ollama") == 1
     leave.set()
@@ -211,6 +220,7 @@ async def test_who_hears_that_it_has_to_wait_when_the_limiter_is_closed_is_refus
     queue: qo.Queue, make: MakeLimiter
 ) -> None:
     holding, closing = make({"ollama": 1}), make({"ollama": 1})
+    threads = limiter_threads()
     acquire, asked, go_on = queue.store.acquire, asyncio.Event(), asyncio.Event()
 
     async def late(*args: Any, **options: Any) -> Any:
@@ -229,4 +239,8 @@ async def test_who_hears_that_it_has_to_wait_when_the_limiter_is_closed_is_refus
         with pytest.raises(StoreUnavailable, match="was closed"):
             await asyncio.wait_for(waits, SOON_SECONDS)
         queue.store.acquire = acquire  # type: ignore[method-assign]
-        assert closing._slots._keeper._mailbox is None, "it must not be opened again"  # type: ignore[attr-defined]
+        assert limiter_threads() == threads + 1, "the closed limiter must not be opened again"
+
+
+def limiter_threads() -> int:
+    return sum(thread.name == "qo-limiter" for thread in threading.enumerate())

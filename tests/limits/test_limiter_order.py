@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import qo
+from qo.limits.in_process.line import LeaseInProcess
 
 NAMES = ("a", "b", "c")
 GROUPS = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3, unique=True)
@@ -57,7 +58,7 @@ class Model:
         return all(limit is None or held[group] < limit for group, limit in limits.items())
 
     def lowest_free(self, group: str) -> int:
-        held = {caller.slots[group] for caller in self.inside() if group in caller.slots}
+        held = {each.slots[group] for each in self.callers if each.slots is not None and group in each.slots}
         return next(number for number in range(100) if number not in held)
 
 
@@ -74,6 +75,7 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
 
     async def enter(caller: Caller) -> None:
         async with limiter.acquire(groups=caller.groups, priority=caller.priority) as lease:
+            assert isinstance(lease, LeaseInProcess)
             inside[caller.number] = {group: lease._numbers[at] for at, group in enumerate(caller.groups)}
             assert lease.slots.items() <= inside[caller.number].items()
             await leaving[caller.number].wait()
@@ -82,7 +84,8 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
     for number, (what, *how) in enumerate(steps):
         match what:
             case "enter":
-                caller = Caller(*how, number)
+                groups, priority = how
+                caller = Caller(groups, priority, number)
                 model.callers.append(caller)
                 leaving[number] = asyncio.Event()
                 tasks[number] = asyncio.create_task(enter(caller))

@@ -8,8 +8,13 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from limiter_process import CROWD, LIMITS, LimiterWitness, limiter_nursery
-from processes_on_a_store import (
+
+import qo
+from qo.event import LEASE_LOST
+from qo.store.contract import HANDED_OVER_LEASE_MS
+from tests.limits.limiter_process import CROWD, LIMITS, LimiterWitness, limiter_nursery
+from tests.nursery import Nursery
+from tests.worker.processes_on_a_store import (
     LEASE_SECONDS,
     SETTINGS,
     can_write,
@@ -18,12 +23,8 @@ from processes_on_a_store import (
     queue_fixture,  # noqa: F401 - asked for by name
     url_fixture,  # noqa: F401 - asked for by name
 )
-from witness import Report
-from worker_process import Nursery, Options, until
-
-import qo
-from qo.event import LEASE_LOST
-from qo.store.base import HANDED_OVER_LEASE_MS
+from tests.worker.witness import Report
+from tests.worker.worker_process import Options, until
 
 PROCESSES = 8
 KILLS = 4

@@ -10,30 +10,38 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from running import soon
 
 import qo
-from qo.runtime import limiter_in_process, limiter_line
-from qo.runtime.limiter import Admission
-from qo.runtime.limiter_in_process import SlotsInProcess
+from qo.limits.block import Block
+from qo.limits.in_process import line as limiter_line
+from qo.limits.in_process import slots as limiter_in_process
+from qo.limits.in_process.slots import SlotsInProcess
+from tests.worker.running import soon
 
 
 @pytest.fixture
-def limiter() -> qo.Limiter:
+def lock() -> threading.Lock:
+    """The limiter's lock, for a test to hold."""
+    return threading.Lock()
+
+
+@pytest.fixture
+def limiter(lock: threading.Lock, monkeypatch: pytest.MonkeyPatch) -> qo.Limiter:
+    monkeypatch.setattr("qo.limits.limiter.SlotsInProcess", lambda: SlotsInProcess(new_lock=lambda: lock))
     return qo.Limiter({"ollama": 1}, total=1)
 
 
-def entered(limiter: qo.Limiter) -> Admission:
+def entered(limiter: qo.Limiter) -> Block:
     block = limiter.acquire("ollama", timeout=0)
     block.__enter__()
     return block
 
 
-def leave(block: Admission) -> None:
+def leave(block: Block) -> None:
     block.__exit__(None, None, None)
 
 
-def leave_in_another_thread(block: Admission) -> None:
+def leave_in_another_thread(block: Block) -> None:
     """This one, and with it its event loop, stands still until that has returned."""
     thread = threading.Thread(target=leave, args=(block,))
     thread.start()
@@ -122,13 +130,12 @@ def test_a_thread_whose_time_is_up_at_the_moment_of_the_hand_over_keeps_the_slot
 
 
 def test_a_thread_whose_time_is_up_keeps_a_slot_that_was_given_back_and_not_handed_over_yet(
-    limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch
+    limiter: qo.Limiter, lock: threading.Lock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     block = entered(limiter)
-    slots: Any = limiter._slots
 
     def wait(*_: Any) -> None:
-        with slots._lock:
+        with lock:
             leave_in_another_thread(block)
 
     monkeypatch.setattr(limiter_line.ThreadWaiter, "wait", wait)
@@ -172,15 +179,15 @@ def test_a_thread_interrupted_while_it_waits_leaves_the_line(
 
 
 async def test_a_slot_given_back_while_another_thread_has_the_lock_is_handed_over_by_that_thread(
-    limiter: qo.Limiter,
+    limiter: qo.Limiter, lock: threading.Lock
 ) -> None:
     block = entered(limiter)
     task = await waiting(limiter)
-    slots: Any = limiter._slots
-    with slots._lock:  # as somebody who is about to enter
+    with lock:  # as a caller that is about to enter
         leave_in_another_thread(block)  # returns although the lock is taken
-        assert len(slots._left) == 1
-    with pytest.raises(qo.Timeout):  # that somebody: comes second, and sees to the first
+    await asyncio.sleep(0)
+    assert not task.done(), "the slot was handed over without the lock"
+    with pytest.raises(qo.Timeout):  # the caller that had the lock: it comes second, and hands the slot to the first
         limiter.acquire("ollama", timeout=0).__enter__()
 
     await soon(task)
@@ -188,11 +195,10 @@ async def test_a_slot_given_back_while_another_thread_has_the_lock_is_handed_ove
 
 
 def test_a_slot_given_back_while_another_thread_has_the_lock_is_free_for_the_next_who_comes(
-    limiter: qo.Limiter,
+    limiter: qo.Limiter, lock: threading.Lock
 ) -> None:
     block = entered(limiter)
-    slots: Any = limiter._slots
-    with slots._lock:
+    with lock:
         leave_in_another_thread(block)
 
     with limiter.acquire("ollama", timeout=0):
@@ -211,7 +217,7 @@ def test_a_slot_given_back_between_the_look_and_the_wait_is_not_missed(
         gave_back.set()
         return original(*of)
 
-    original = limiter_in_process.new_thread_waiter
+    original = limiter_line.new_thread_waiter
     monkeypatch.setattr(limiter_in_process, "new_thread_waiter", new_waiter)
     with limiter.acquire("ollama", timeout=20):
         assert gave_back.is_set()
@@ -223,23 +229,27 @@ def test_a_slot_given_back_between_the_look_and_the_wait_is_not_missed(
 def test_a_block_that_garbage_collection_ends_in_a_thread_that_has_the_lock_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch, in_line: bool
 ) -> None:
-    collected = []
+    collected: list[bool] = []
+    has_ended: list[bool] = []
 
     def collecting_clock() -> float:
         # Asked for the time with the lock held.
         if not collected:
             collected.append(True)
             gc.collect()
-            assert slots._left, "the generator was not collected here"
+            assert has_ended, "the generator was not collected here"
         return 0.0
 
     slots = SlotsInProcess(clock=collecting_clock)
-    monkeypatch.setattr("qo.runtime.limiter.SlotsInProcess", lambda: slots)
+    monkeypatch.setattr("qo.limits.limiter.SlotsInProcess", lambda: slots)
     limiter = qo.Limiter({"ollama": 1}, total=1)
 
     def generator(cycle: list[Any]) -> Iterator[None]:
-        with limiter.acquire("ollama"):
-            yield
+        try:
+            with limiter.acquire("ollama"):
+                yield
+        finally:
+            has_ended.append(True)
 
     gc.disable()
     try:
@@ -357,9 +367,14 @@ def test_a_loop_that_stood_still_gets_its_slot_when_it_runs_again(limiter: qo.Li
 
 
 async def test_one_release_wakes_one(limiter: qo.Limiter, monkeypatch: pytest.MonkeyPatch) -> None:
-    woken = []
+    woken: list[limiter_line.TaskWaiter] = []
     wake = limiter_line.TaskWaiter.wake
-    monkeypatch.setattr(limiter_line.TaskWaiter, "wake", lambda waiter: woken.append(waiter) or wake(waiter))
+
+    def noted_and_woken(waiter: limiter_line.TaskWaiter) -> bool:
+        woken.append(waiter)
+        return wake(waiter)
+
+    monkeypatch.setattr(limiter_line.TaskWaiter, "wake", noted_and_woken)
     block = entered(limiter)
     tasks = [await waiting(limiter) for _ in range(50)]
     leave(block)
@@ -386,11 +401,14 @@ async def test_one_in_the_loop_of_the_release_is_told_without_the_pipe_of_that_l
 
 
 async def test_a_release_looks_at_one_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = []
+    looks: list[limiter_line.Line] = []
     first_full_group = limiter_line.Line.first_full_group
-    monkeypatch.setattr(
-        limiter_line.Line, "first_full_group", lambda line: looks.append(line) or first_full_group(line)
-    )
+
+    def noted_and_looked_at(line: limiter_line.Line) -> limiter_line.Group | None:
+        looks.append(line)
+        return first_full_group(line)
+
+    monkeypatch.setattr(limiter_line.Line, "first_full_group", noted_and_looked_at)
     limiter = qo.Limiter(groups={"gpu": 1})
     block = limiter.acquire(groups=["gpu"])
     block.__enter__()

@@ -1,4 +1,4 @@
-"""A limiter whose store is away for a while: slots are given back all the same, and errors are told."""
+"""A limiter whose store is away for a while: slots are given back all the same, and errors are raised."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ import threading
 from typing import Any
 
 import pytest
-from limiters_on_a_queue import (
+
+import qo
+from qo.errors import StoreUnavailable
+from qo.limits.on_store import slots as limiter_on_store
+from qo.limits.on_store import thread as limiter_thread
+from tests.limits.limiters_on_a_queue import (
     MakeLimiter,
     enter_and_leave,
     held,
     make_fixture,  # noqa: F401 - asked for by name
 )
-from running import until
-
-import qo
-from qo.errors import StoreUnavailable
+from tests.worker.running import until
 
 SOON_SECONDS = 20
 
@@ -24,9 +26,7 @@ SOON_SECONDS = 20
 async def test_a_release_that_the_store_does_not_take_is_tried_until_it_does(
     queue: qo.Queue, make: MakeLimiter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from qo.runtime import limiter_keeper
-
-    monkeypatch.setattr(limiter_keeper, "TRY_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(limiter_thread, "TRY_AGAIN_SECONDS", 0.01)
     limiter = make({"ollama": 1})
     release, failures = queue.store.release, 3
 
@@ -49,8 +49,6 @@ async def test_a_release_that_the_store_does_not_take_is_tried_until_it_does(
 async def test_a_block_does_not_wait_for_ever_to_give_its_slots_back(
     queue: qo.Queue, make: MakeLimiter, monkeypatch: pytest.MonkeyPatch, in_thread: bool
 ) -> None:
-    from qo.runtime import limiter_on_store
-
     monkeypatch.setattr(limiter_on_store, "LEAVE_SECONDS", 0.05)
     limiter = make({"ollama": 1})
     release, is_back = queue.store.release, threading.Event()

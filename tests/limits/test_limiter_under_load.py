@@ -9,16 +9,22 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TypedDict
 
 import pytest
-from limiter_history import RecordedSlots, check_history
 
 import qo
+from tests.limits.limiter_history import RecordedSlots, check_history
 
 LIMITS = {"a": 3, "b": 5, "c": 2}
 SETS = [["a"], ["b"], ["c"], ["a", "b"], ["b", "c"], ["c", "a"], ["a", "b", "c"]]
 THREADS = 64
 TASKS_PER_LOOP = 32
+
+
+class Wish(TypedDict):
+    groups: list[str]
+    timeout: float | None
 
 
 class Spoiled(Exception):
@@ -98,7 +104,7 @@ class Load:
                 finally:
                     self.witness.leave(lease.slots)
 
-    def _wish(self, chance: random.Random) -> dict[str, object]:
+    def _wish(self, chance: random.Random) -> Wish:
         return {"groups": chance.choice(SETS), "timeout": chance.choice([None, None, 1, 0.002, 0.0005, 0])}
 
 
@@ -107,7 +113,7 @@ def test_64_threads_and_64_tasks_never_exceed_a_limit_nor_pass_one_who_could_go(
     seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slots = RecordedSlots()
-    monkeypatch.setattr("qo.runtime.limiter.SlotsInProcess", lambda: slots)
+    monkeypatch.setattr("qo.limits.limiter.SlotsInProcess", lambda: slots)
     load = Load(seconds)
     threads = [threading.Thread(target=load.run_thread, args=(seed,), daemon=True) for seed in range(THREADS)]
     for seed in (1000, 2000):

@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
 
 import qo
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
+from tests.worker.clocked import ClockedStore
 
 MINUTE_MS = 60_000
 

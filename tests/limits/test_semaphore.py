@@ -7,19 +7,19 @@ import math
 from typing import Any
 
 import pytest
-from running import soon
-from semaphore_fixtures import overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
-from semaphore_staging import Staged, queue_on, waiting
 
 import qo
-from qo.runtime.callers import MAX_HOLDER_CHARACTERS
-from qo.runtime.semaphore import (
+from qo.limits.holders import MAX_HOLDER_CHARACTERS
+from qo.limits.semaphore import (
     TIER_CONCURRENT_PROJECT,
     TIER_CONCURRENT_USER,
     project_semaphore,
     user_semaphore,
 )
-from qo.store.values import Source
+from qo.values import Keep, Source, UpkeepRules
+from tests.limits.semaphore_fixtures import overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
+from tests.limits.semaphore_staging import Staged, queue_on, waiting
+from tests.worker.running import soon
 
 # --- slots and limits -----------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ async def test_nobody_gets_a_slot_while_the_group_is_paused(queue: qo.Queue) -> 
 
 
 async def forget_everything(store: Any) -> None:
-    await store.forget(keep_ms=0, keep_jobs=0, keep_events=1000, keep_audit=1000)
+    await store.upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=1000, audit=1000)))
 
 
 async def test_a_limit_that_retention_has_removed_is_set_again(queue: qo.Queue) -> None:
@@ -199,7 +199,7 @@ async def test_a_limit_that_retention_has_removed_is_set_again(queue: qo.Queue) 
 
 async def test_a_limit_that_retention_removes_at_the_last_moment_is_set_again(queue: qo.Queue, staged: Staged) -> None:
     semaphore = user_semaphore(queue_on(staged), "ada", "solo")
-    removed = []
+    removed: list[int | None] = []
 
     async def forget(*_: Any) -> None:
         if not removed:

@@ -6,22 +6,34 @@ import asyncio
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import soon, until
-from semaphore_fixtures import (  # noqa: F401 - asked for by name
+
+import qo
+from qo.errors import StoreUnavailable
+from qo.job import moment
+from qo.limits.semaphore import Semaphore, user_semaphore
+from tests.limits.semaphore_fixtures import (  # noqa: F401 - asked for by name
     clock_fixture,
     clocked_fixture,
     overrides_fixture,
     staged_fixture,
 )
-from semaphore_staging import JOBS_LEASE, LEASE, NOW, SECOND, Beside, Staged, expiry_of, is_untouched, queue_on, waiting
+from tests.limits.semaphore_staging import (
+    JOBS_LEASE,
+    LEASE,
+    NEWEST,
+    NOW,
+    SECOND,
+    Beside,
+    Staged,
+    expiry_of,
+    is_untouched,
+    queue_on,
+    waiting,
+)
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import soon, until
 
-import qo
-from qo.errors import StoreUnavailable
-from qo.job import moment
-from qo.runtime.semaphore import Semaphore, user_semaphore
-
-CALLS = ("set_limits", "acquire", "newest_event", "renew")
+CALLS = ("set_limits", "acquire", NEWEST, "renew")
 """what an acquire asks of the store, itself and through the reader of events"""
 
 
@@ -89,7 +101,7 @@ async def test_cancelled_at_whatever_call_while_it_waits_or_was_granted_it_leave
     async def release_when_it_listens(semaphore: Semaphore, acquire: CancelledAt) -> None:
         async def listens_or_is_over() -> bool:
             return acquire.task.done() or (
-                acquire.staged.answers["acquire"] == 2 and acquire.staged.answers["newest_event"] == 2
+                acquire.staged.answers["acquire"] == 2 and acquire.staged.answers[NEWEST] == 2
             )
 
         await until(listens_or_is_over)
@@ -101,7 +113,7 @@ async def test_cancelled_at_whatever_call_while_it_waits_or_was_granted_it_leave
     calls = await cancel_at_every_call(
         queue, when, timeout=60, begin=begin, meanwhile=release_when_it_listens, look=look
     )
-    # set_limits, acquire, newest_event, the reader's newest_event, acquire; when it is told: acquire, renew
+    # set_limits, acquire, the newest event, also by the reader, acquire; when it is told: acquire, renew
     assert calls == 7
 
 

@@ -6,10 +6,15 @@ import asyncio
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import soon, until
-from semaphore_fixtures import clock_fixture, clocked_fixture, overrides_fixture  # noqa: F401 - asked for by name
-from semaphore_staging import (
+
+import qo
+from qo.job import moment
+from qo.limits.semaphore import user_semaphore
+from qo.queue.queue import Queue
+from qo.settings import load_settings
+from qo.values import Bounds, Renewal
+from tests.limits.semaphore_fixtures import clock_fixture, clocked_fixture, overrides_fixture  # noqa: F401 - asked for by name
+from tests.limits.semaphore_staging import (
     JOBS_LEASE,
     LEASE,
     NOW,
@@ -22,14 +27,9 @@ from semaphore_staging import (
     start_job,
     waiting,
 )
-from stores import StoreUnderTest
-
-import qo
-from qo.job import moment
-from qo.runtime.queue import Queue
-from qo.runtime.semaphore import user_semaphore
-from qo.settings import load_settings
-from qo.store.values import Bounds, Renewal
+from tests.stores import StoreUnderTest
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import soon, until
 
 LOOK_EVERY = 100 * SECOND
 """often enough for the store not to think that it was away"""
@@ -165,7 +165,7 @@ async def test_a_stale_holder_of_a_store_that_nobody_looked_at_is_gone_at_the_se
 async def test_a_semaphore_s_slot_is_free_as_soon_as_its_lease_is_over(clocked: qo.Queue, clock: ClockedStore) -> None:
     """A lease of one second, asked for again two seconds later: no job's lease has to be waited for."""
     concurrency = {"semaphore_lease_duration_secs": 1}
-    short = Queue(clock, load_settings({"concurrency": concurrency}, environ={}))  # type: ignore[arg-type]
+    short = Queue(clock, load_settings({"concurrency": concurrency}, environ={}))
     semaphore = user_semaphore(short, "ada", "bootstrapper")
     await semaphore.acquire("other")
     await semaphore.acquire("first")
@@ -233,7 +233,7 @@ async def test_a_cleanup_does_not_count_what_was_given_back_or_revoked_meanwhile
         await plain.acquire(holder)
     await pass_time(clock, to=NOW + LEASE - LOOK_EVERY)
     clock.now = NOW + LEASE
-    meanwhile = []
+    meanwhile: list[bool | str] = []
 
     async def give_back_and_revoke(*_: Any) -> None:
         if not meanwhile:

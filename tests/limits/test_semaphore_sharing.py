@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import running, soon, state_is
-from semaphore_fixtures import (  # noqa: F401 - asked for by name
+
+import qo
+from qo.job import moment
+from qo.limits.semaphore import Semaphore, project_semaphore, user_semaphore
+from tests.limits.semaphore_fixtures import (  # noqa: F401 - asked for by name
     clock_fixture,
     clocked_fixture,
     overrides_fixture,
     staged_fixture,
 )
-from semaphore_staging import (
+from tests.limits.semaphore_staging import (
     JOBS_LEASE,
     NOW,
     SECOND,
@@ -28,10 +30,8 @@ from semaphore_staging import (
     two_on_one_slot,
     waiting,
 )
-
-import qo
-from qo.job import moment
-from qo.runtime.semaphore import Semaphore, project_semaphore, user_semaphore
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import running, soon, state_is
 
 
 @pytest.fixture

@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from clocked import ClockedStore
-from running import soon, until
-from semaphore_fixtures import clock_fixture, overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
-from semaphore_staging import Staged, asked_at, is_untouched, listening, queue_on, two_on_one_slot, waiting
-
 import qo
-from qo.runtime.semaphore import user_semaphore
+from qo.limits.semaphore import user_semaphore
+from qo.values import SlotInfo
+from tests.limits.semaphore_fixtures import clock_fixture, overrides_fixture, staged_fixture  # noqa: F401 - asked for by name
+from tests.limits.semaphore_staging import (
+    NEWEST,
+    Staged,
+    asked_at,
+    is_untouched,
+    listening,
+    queue_on,
+    two_on_one_slot,
+    waiting,
+)
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import soon, until
 
 
 async def test_one_that_waits_is_woken_by_the_store_and_asks_no_more_than_it_must(
@@ -39,7 +48,7 @@ async def test_one_that_waits_hears_of_a_slot_that_came_before_it_listened(queue
     async def release(*_: Any) -> None:
         await other.release("first")
 
-    staged.before["newest_event"] = release
+    staged.before[NEWEST] = release
     began = asyncio.get_running_loop().time()
 
     assert await soon(semaphore.acquire("h", timeout=60))
@@ -141,7 +150,7 @@ async def test_a_place_in_line_is_kept_as_long_as_its_holder_waits(clock: Clocke
 
         await until(both_asked)
         await clock.catch_up()
-        assert (await clock.group("user:ada")).waiting == 2
+        assert (await clock.groups(["user:ada"]))[0].waiting == 2
     await semaphore.release("first")
 
     assert await soon(turns[0])
@@ -153,7 +162,7 @@ async def test_a_place_in_line_is_kept_as_long_as_its_holder_waits(clock: Clocke
 async def test_a_slot_that_comes_in_the_moment_the_time_is_up_is_kept(queue: qo.Queue, staged: Staged) -> None:
     semaphore, other = two_on_one_slot(staged, queue)
     await other.acquire("first")
-    handed_over = []
+    handed_over: list[SlotInfo] = []
 
     async def release(tickets: Any) -> None:
         if tickets[0].wait_ms == 0:

@@ -11,11 +11,13 @@ from contextlib import asynccontextmanager, contextmanager
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
-from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
-from notifying import PASSWORD, TOKEN_IN_PATH
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-PATIENCE_SECS = 30  # how long a test waits for what must happen before it fails; nothing waits that long
+from tests.notify.notifying import PASSWORD, TOKEN_IN_PATH
+
+PATIENCE_SECS = 30  # limits a wait for something that never happens; nothing takes that long
 
 
 # A receiver of webhook calls
@@ -109,7 +111,7 @@ def origin(receiver: Receiver) -> str:
 
 
 class Mailbox:
-    """Takes mail. `refusals` holds, per recipient, what the server says to its next RCPTs."""
+    """Takes mail. `refusals` holds the answers to each recipient's next RCPT commands."""
 
     def __init__(self) -> None:
         self.envelopes: list[Envelope] = []
@@ -118,41 +120,52 @@ class Mailbox:
         self.data_answers: list[str] = []
         self.refusals: dict[str, list[str]] = {}
 
-    async def handle_RCPT(self, server, session, envelope, address, options) -> str:
+    async def handle_RCPT(
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
         if self.refusals.get(address):
             return self.refusals[address].pop(0)
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server, session, envelope) -> str:
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         if self.data_answers:
             return self.data_answers.pop(0)
         self.envelopes.append(envelope)
         self.encrypted.append(session.ssl is not None)
         return "250 OK"
 
-    def authenticate(self, server, session, envelope, mechanism, login: LoginPassword) -> AuthResult:
+    def authenticate(
+        self, server: SMTP, session: Session, envelope: Envelope, mechanism: str, login: LoginPassword
+    ) -> AuthResult:
         self.logins.append(login.login.decode())
         return AuthResult(success=login.password.decode() == PASSWORD, handled=False)
 
     @property
     def messages(self) -> list[EmailMessage]:
-        return [message_from_bytes(envelope.content, policy=policy.default) for envelope in self.envelopes]
+        return [message_in(envelope) for envelope in self.envelopes]
 
     @property
-    def recipients(self) -> list[list[str]]:
-        return [envelope.rcpt_tos for envelope in self.envelopes]
+    def recipients(self) -> list[str]:
+        return [address for envelope in self.envelopes for address in envelope.rcpt_tos]
+
+
+def message_in(envelope: Envelope) -> EmailMessage:
+    assert isinstance(envelope.content, bytes)
+    return message_from_bytes(envelope.content, policy=policy.default)
 
 
 @asynccontextmanager
-async def mail_server(mailbox: Mailbox, *, tls: ssl.SSLContext | None = None, **options: object) -> AsyncIterator[int]:
+async def mail_server(mailbox: Mailbox, *, tls: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[int]:
     """Serves in the test's own event loop, on the port it yields. (aiosmtpd's Controller cannot choose one.)"""
     async with listening(lambda: SMTP(mailbox, hostname="localhost", **options), tls=tls) as port:
         yield port
 
 
 @asynccontextmanager
-async def listening(protocol: Callable[[], asyncio.Protocol], *, tls: ssl.SSLContext | None = None) -> AsyncIterator:
+async def listening(
+    protocol: Callable[[], asyncio.Protocol], *, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, ssl=tls)
     before = asyncio.all_tasks()
     try:
@@ -172,6 +185,7 @@ class Stalling(asyncio.Protocol):
         self.reached, self.left, self.greeting = reached, left, greeting
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
         transport.write(self.greeting)
         self.reached.set()
 

@@ -1,10 +1,10 @@
-"""The notice that tests send, the secrets that must never show, and what stands in for sleeping."""
+"""The notice that tests send, the secrets that must never be logged, and a sleep that does not wait."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from qo.runtime.notifier import Notice
+from qo.notify.notice import Notice
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOTICE = Notice(
@@ -25,15 +25,18 @@ LOGIN = f"ann%40example.com:{PASSWORD}@"
 
 
 class Pauses(list[float]):
-    """Stands in for sleeping: remembers how long it would have been."""
+    """Replaces `asyncio.sleep`: notes the seconds and returns at once."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
 
 
-def mail_settings(port: int, *, login: str = "", host: str = "127.0.0.1", scheme: str = "smtp") -> dict[str, object]:
-    return {
-        "smtp_url": f"{scheme}://{login}{host}:{port}",
-        "email_from": "qo@example.com",
-        "email_to": ("ann@example.com", "bob@example.com"),
-    }
+def mail_settings(
+    port: int,
+    *,
+    to: tuple[str, ...] = ("ann@example.com",),
+    login: str = "",
+    host: str = "127.0.0.1",
+    scheme: str = "smtp",
+) -> dict[str, object]:
+    return {"smtp_url": f"{scheme}://{login}{host}:{port}", "email_from": "qo@example.com", "email_to": to}

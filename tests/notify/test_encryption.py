@@ -1,4 +1,4 @@
-"""Who is trusted with a notice and with a login: certificates, STARTTLS and refused logins."""
+"""Certificates, STARTTLS and logins: a notice goes only to servers that prove who they are."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import shutil
 import socket
 import ssl
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from local_servers import Mailbox, Receiver, mail_server, serving
-from notify_fixtures import errors_fixture, notifier_fixture, pauses_fixture  # noqa: F401 - asked for by name
-from notifying import LOGIN, NOT_DELIVERED, NOTICE, PASSWORD, SECRET, mail_settings
+
+from qo.notify.notifier import Notifier
+from tests.notify.local_servers import Mailbox, Receiver, mail_server, serving
+from tests.notify.notifying import LOGIN, NOT_DELIVERED, NOTICE, PASSWORD, SECRET, Pauses, mail_settings
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +51,7 @@ def remote_name(monkeypatch: pytest.MonkeyPatch) -> str:
     """A name that does not say that it is this machine, but leads here."""
     look_up = socket.getaddrinfo
 
-    def getaddrinfo(host, *arguments, **options):
+    def getaddrinfo(host: str, *arguments: Any, **options: Any) -> Any:
         return look_up("127.0.0.1" if host == "mail.test" else host, *arguments, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
@@ -58,7 +61,9 @@ def remote_name(monkeypatch: pytest.MonkeyPatch) -> str:
 # Webhook calls
 
 
-async def test_https_is_used_with_a_certificate_that_is_trusted(notifier, tls, trusted, errors):
+async def test_https_is_used_with_a_certificate_that_is_trusted(
+    notifier: Callable[..., Notifier], tls: ssl.SSLContext, trusted: None, errors: Callable[[], list[str]]
+) -> None:
     with serving(Receiver()) as receiver:
         receiver.socket = tls.wrap_socket(receiver.socket, server_side=True)
         await notifier(webhook_url=receiver.url.replace("http", "https")).send(NOTICE)
@@ -67,7 +72,9 @@ async def test_https_is_used_with_a_certificate_that_is_trusted(notifier, tls, t
     assert errors() == []
 
 
-async def test_a_certificate_that_is_not_trusted_gets_no_call(notifier, tls, pauses, errors):
+async def test_a_certificate_that_is_not_trusted_gets_no_call(
+    notifier: Callable[..., Notifier], tls: ssl.SSLContext, pauses: Pauses, errors: Callable[[], list[str]]
+) -> None:
     with serving(Receiver()) as receiver:
         receiver.socket = tls.wrap_socket(receiver.socket, server_side=True)
         await notifier(webhook_url=receiver.url.replace("http", "https"), webhook_secret=SECRET).send(NOTICE)
@@ -80,9 +87,11 @@ async def test_a_certificate_that_is_not_trusted_gets_no_call(notifier, tls, pau
 # Mail
 
 
-async def test_mail_is_encrypted_and_logged_in_where_the_server_offers_it(notifier, tls, errors):
+async def test_mail_is_encrypted_and_logged_in_where_the_server_offers_it(
+    notifier: Callable[..., Notifier], tls: ssl.SSLContext, errors: Callable[[], list[str]]
+) -> None:
     mailbox = Mailbox()
-    options = {"tls_context": tls, "auth_required": True, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"tls_context": tls, "auth_required": True, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, **options) as port:
         await notifier(**mail_settings(port, login=LOGIN)).send(NOTICE)
 
@@ -91,9 +100,11 @@ async def test_mail_is_encrypted_and_logged_in_where_the_server_offers_it(notifi
     assert mailbox.logins == ["ann@example.com"]
 
 
-async def test_on_this_machine_mail_may_go_unencrypted(notifier, errors):
+async def test_on_this_machine_mail_may_go_unencrypted(
+    notifier: Callable[..., Notifier], errors: Callable[[], list[str]]
+) -> None:
     mailbox = Mailbox()
-    options = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, **options) as port:
         await notifier(**mail_settings(port, login=LOGIN)).send(NOTICE)
 
@@ -101,9 +112,11 @@ async def test_on_this_machine_mail_may_go_unencrypted(notifier, errors):
     assert (mailbox.encrypted, mailbox.logins) == ([False], ["ann@example.com"])
 
 
-async def test_a_server_elsewhere_gets_nothing_without_starttls(remote_name, notifier, pauses, errors):
+async def test_a_server_elsewhere_gets_nothing_without_starttls(
+    remote_name: str, notifier: Callable[..., Notifier], pauses: Pauses, errors: Callable[[], list[str]]
+) -> None:
     mailbox = Mailbox()
-    options = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, **options) as port:
         await notifier(**mail_settings(port, host=remote_name, login=LOGIN)).send(NOTICE)
 
@@ -111,9 +124,15 @@ async def test_a_server_elsewhere_gets_nothing_without_starttls(remote_name, not
     assert "the server offers no STARTTLS, and mail goes unencrypted only to this machine" in errors()[0]
 
 
-async def test_a_server_elsewhere_with_a_trusted_certificate_gets_the_mail(remote_name, notifier, tls, trusted, errors):
+async def test_a_server_elsewhere_with_a_trusted_certificate_gets_the_mail(
+    remote_name: str,
+    notifier: Callable[..., Notifier],
+    tls: ssl.SSLContext,
+    trusted: None,
+    errors: Callable[[], list[str]],
+) -> None:
     mailbox = Mailbox()
-    options = {"tls_context": tls, "require_starttls": True, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"tls_context": tls, "require_starttls": True, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, **options) as port:
         await notifier(**mail_settings(port, host=remote_name, login=LOGIN)).send(NOTICE)
 
@@ -123,10 +142,15 @@ async def test_a_server_elsewhere_with_a_trusted_certificate_gets_the_mail(remot
 
 @pytest.mark.parametrize("scheme", ["smtp", "smtps"])
 async def test_a_server_elsewhere_with_another_certificate_gets_nothing(
-    remote_name, notifier, tls, pauses, errors, scheme
-):
+    remote_name: str,
+    notifier: Callable[..., Notifier],
+    tls: ssl.SSLContext,
+    pauses: Pauses,
+    errors: Callable[[], list[str]],
+    scheme: str,
+) -> None:
     mailbox = Mailbox()
-    options = {"tls": tls} if scheme == "smtps" else {"tls_context": tls}
+    options: dict[str, Any] = {"tls": tls} if scheme == "smtps" else {"tls_context": tls}
     async with mail_server(mailbox, authenticator=mailbox.authenticate, **options) as port:
         await notifier(**mail_settings(port, host=remote_name, login=LOGIN, scheme=scheme)).send(NOTICE)
 
@@ -134,9 +158,11 @@ async def test_a_server_elsewhere_with_another_certificate_gets_nothing(
     assert "its certificate is not trusted (self-signed certificate)" in errors()[0]
 
 
-async def test_smtps_is_encrypted_from_the_first_byte(notifier, tls, trusted, errors):
+async def test_smtps_is_encrypted_from_the_first_byte(
+    notifier: Callable[..., Notifier], tls: ssl.SSLContext, trusted: None, errors: Callable[[], list[str]]
+) -> None:
     mailbox = Mailbox()
-    options = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, tls=tls, **options) as port:
         await notifier(**mail_settings(port, login=LOGIN, scheme="smtps")).send(NOTICE)
 
@@ -145,19 +171,24 @@ async def test_smtps_is_encrypted_from_the_first_byte(notifier, tls, trusted, er
     assert len(mailbox.messages) == 1
 
 
-async def test_a_refused_login_is_not_repeated(notifier, pauses, errors):
+async def test_a_refused_login_is_not_repeated(
+    notifier: Callable[..., Notifier], pauses: Pauses, errors: Callable[[], list[str]]
+) -> None:
     mailbox = Mailbox()
-    options = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
+    options: dict[str, Any] = {"auth_require_tls": False, "authenticator": mailbox.authenticate}
     async with mail_server(mailbox, **options) as port:
         await notifier(**mail_settings(port, login=f"ann:not-{PASSWORD}@")).send(NOTICE)
 
     assert pauses == []
     assert errors() == [
-        f"{NOT_DELIVERED} e-mail through smtp://127.0.0.1:{port}: the server answered 535 to the login."
+        f"{NOT_DELIVERED} e-mail to ann@example.com through smtp://127.0.0.1:{port}: "
+        "the server answered 535 to the login."
     ]
 
 
-async def test_a_login_for_a_server_that_offers_none_is_not_repeated(notifier, pauses, errors):
+async def test_a_login_for_a_server_that_offers_none_is_not_repeated(
+    notifier: Callable[..., Notifier], pauses: Pauses, errors: Callable[[], list[str]]
+) -> None:
     async with mail_server(Mailbox(), auth_exclude_mechanism=["LOGIN", "PLAIN"]) as port:
         await notifier(**mail_settings(port, login=LOGIN)).send(NOTICE)
 

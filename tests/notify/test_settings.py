@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from notifying import PASSWORD, SECRET
 
 from qo.errors import SettingsError
-from qo.runtime.notifier import Notifier
+from qo.notify.notifier import Notifier
 from qo.settings import NotifySettings, load_settings
+from tests.notify.notifying import PASSWORD, SECRET
 
 MAIL = {"smtp_url": "smtp://mail.example.com", "email_from": "qo@example.com", "email_to": ("ann@example.com",)}
 WEBHOOK_EXPECTED = "expected an address such as https://example.com/hooks/qo"
@@ -22,6 +25,11 @@ REFUSED = [
     (
         {"webhook_url": "https://example.com", "webhook_secret": ""},
         "notify.webhook_secret is empty; expected a long random text, or none for calls without a signature.",
+    ),
+    (
+        {"webhook_url": "https://example.com", "webhook_secret": "whsec_s3cret!"},
+        "notify.webhook_secret is not base64 after whsec_; "
+        "expected a long random text, or none for calls without a signature.",
     ),
     ({"webhook_url": "ftp://u:s3cret@host/s3cret"}, f"notify.webhook_url is 'ftp://host'; {WEBHOOK_EXPECTED}."),
     ({"webhook_url": "host/s3cret"}, f'notify.webhook_url is text without "://"; {WEBHOOK_EXPECTED}.'),
@@ -81,7 +89,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("settings", "sentence"), REFUSED)
-def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secret(settings, sentence):
+def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secret(
+    settings: dict[str, Any], sentence: str
+) -> None:
     with pytest.raises(SettingsError) as refusal:
         Notifier(NotifySettings(**settings))
 
@@ -93,8 +103,8 @@ def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secre
     ("settings", "channels"),
     [
         ({}, []),
-        (MAIL, ["e-mail through smtp://mail.example.com:587"]),
-        ({**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"}, ["e-mail through smtps://[::1]:465"]),
+        (MAIL, ["e-mail to ann@example.com through smtp://mail.example.com:587"]),
+        ({**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"}, ["e-mail to ann@example.com through smtps://[::1]:465"]),
         ({"webhook_url": "https://example.com"}, ["the webhook at https://example.com:443"]),
         (
             {"webhook_url": "http://10.0.0.1:8080/hook", "webhook_secret": SECRET},
@@ -104,17 +114,19 @@ def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secre
         ({"webhook_url": "http://u:p@[::1]:80/hook"}, ["the webhook at http://[::1]:80"]),
         (
             {"webhook_url": "https://u:p@example.com/hook", **MAIL},
-            ["the webhook at https://example.com:443", "e-mail through smtp://mail.example.com:587"],
+            ["the webhook at https://example.com:443", "e-mail to ann@example.com through smtp://mail.example.com:587"],
         ),
     ],
 )
-def test_whole_channels_are_accepted(settings, channels):
+def test_whole_channels_are_accepted(
+    settings: dict[str, str | tuple[str, ...]] | dict[str, str], channels: list[str]
+) -> None:
     notifier = Notifier(NotifySettings(**settings))
 
     assert [channel.name for channel in notifier._channels] == channels
 
 
-def test_the_section_is_read_from_the_file(tmp_path):
+def test_the_section_is_read_from_the_file(tmp_path: Path) -> None:
     (tmp_path / ".qo.toml").write_text('[notify]\nemail_to = ["ann@example.com"]\nattempts = 5')
 
     settings = load_settings(directory=tmp_path, environ={"QO_NOTIFY__WEBHOOK_URL": "https://example.com"})
@@ -123,7 +135,7 @@ def test_the_section_is_read_from_the_file(tmp_path):
     assert settings.notify == expected
 
 
-def test_printed_settings_show_no_secret():
+def test_printed_settings_show_no_secret() -> None:
     settings = NotifySettings(webhook_url="https://h/s3cret", webhook_secret=SECRET, smtp_url=f"smtp://u:{PASSWORD}@h")
 
     assert "s3cret" not in f"{settings!r} {settings} {settings.__rich_repr__()}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,9 @@ from qo.job import Job, State
 from qo.policy.confirming import granted_after, message_now
 
 
-def job(state: State = State.CONFIRMING, **fields: object) -> Job:
-    fixed = {"status": str(state), "priority": 50, "groups": (), "submitted_at": datetime.now(UTC), "attempts": 0}
+def job(state: State = State.CONFIRMING, **fields: Any) -> Job:
+    fixed: dict[str, Any] = {"status": str(state), "priority": 50, "groups": (), "attempts": 0}
+    fixed["submitted_at"] = datetime.now(UTC)
     return Job(id="j", task="improve", state=state, **{**fixed, **fields})
 
 
@@ -19,7 +21,9 @@ def job(state: State = State.CONFIRMING, **fields: object) -> Job:
     ("granted", "batch", "most", "after"),
     [(2, 2, 6, 4), (5, 2, 6, 6), (2, 2, None, 4), (10, 2, 6, 6), (None, 2, 6, None), (2, None, None, 2)],
 )
-def test_a_confirmation_grants_one_more_batch_up_to_the_maximum(granted, batch, most, after) -> None:
+def test_a_confirmation_grants_one_more_batch_up_to_the_maximum(
+    granted: int | None, batch: int | None, most: int | None, after: int | None
+) -> None:
     assert granted_after(granted, batch, most) == after
 
 
@@ -34,7 +38,7 @@ def test_a_confirmation_grants_one_more_batch_up_to_the_maximum(granted, batch, 
         (10, 2, 6, "No more iterations can be granted: its tier allows 6 in all, and 10 are used; cancel it"),
     ],
 )
-def test_the_question_tells_what_a_confirmation_grants(granted, batch, most, asks) -> None:
+def test_the_question_tells_what_a_confirmation_grants(granted: int, batch: int, most: int | None, asks: str) -> None:
     asked = job(
         iterations=granted,
         iterations_granted=granted,
@@ -71,5 +75,5 @@ def test_a_job_that_has_used_what_it_was_granted_says_that_it_will_ask(state: St
     ],
     ids=["some are left", "none can be granted", "no tier", "it runs", "it has ended"],
 )
-def test_every_other_job_keeps_its_message(fields) -> None:
+def test_every_other_job_keeps_its_message(fields: dict[str, Any] | dict[str, State | int]) -> None:
     assert message_now(job(message="writing", **fields)) == "writing"

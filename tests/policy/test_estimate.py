@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.job import Basis, Estimate
-from qo.policy.estimate import (
+from qo.policy.estimates.base import (
     base_estimate,
     duration_of_task,
     duration_of_tier,
@@ -27,7 +27,7 @@ def estimate(
     return base_estimate(position=position, active_workers=workers, average_seconds=average, settings=settings)
 
 
-def test_fifth_in_line_at_two_workers_and_ten_minutes_a_job_is_17_to_32_minutes():
+def test_fifth_in_line_at_two_workers_and_ten_minutes_a_job_is_17_to_32_minutes() -> None:
     assert estimate(5, workers=2, average=600) == Estimate(
         estimate_seconds=1500,
         lower_bound=1050,
@@ -50,19 +50,21 @@ def test_fifth_in_line_at_two_workers_and_ten_minutes_a_job_is_17_to_32_minutes(
         (1, 4, 0.5, 0.125),
     ],
 )
-def test_an_estimate_is_average_times_position_over_workers(position, workers, average, seconds):
+def test_an_estimate_is_average_times_position_over_workers(
+    position: int, workers: int, average: float, seconds: float
+) -> None:
     assert estimate(position, workers=workers, average=average).estimate_seconds == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_there_is_always_at_least_one_worker_to_reckon_with(workers):
+def test_an_estimate_counts_at_least_one_worker(workers: int) -> None:
     assert estimate(2, workers=workers, average=600).estimate_seconds == 1200
 
 
 @pytest.mark.parametrize(
     ("position", "confidence"), [(1, "medium"), (5, "medium"), (9, "medium"), (10, "low"), (11, "low"), (1000, "low")]
 )
-def test_confidence_is_medium_under_position_ten_and_else_low(position, confidence):
+def test_confidence_is_medium_under_position_ten_and_else_low(position: int, confidence: str) -> None:
     assert estimate(position).confidence == confidence
 
 
@@ -77,7 +79,7 @@ def test_confidence_is_medium_under_position_ten_and_else_low(position, confiden
         (7200, "1h 24m-2h 36m"),
     ],
 )
-def test_the_message_is_the_range_of_the_bounds_in_words(seconds, message):
+def test_the_message_is_the_range_of_the_bounds_in_words(seconds: int, message: str) -> None:
     assert estimate(1, average=seconds).message == message
 
 
@@ -93,12 +95,12 @@ def test_the_message_is_the_range_of_the_bounds_in_words(seconds, message):
         (0, 0.3, "under 1 second"),
     ],
 )
-def test_a_range_whose_ends_read_alike_is_said_once(seconds, spread, message):
+def test_a_range_whose_ends_read_alike_is_said_once(seconds: float, spread: float, message: str) -> None:
     assert estimate(1, average=seconds, settings=EstimateSettings(spread=spread)).message == message
 
 
 @pytest.mark.parametrize("position", [1, 9, 10, 1000])
-def test_a_first_guess_says_so_and_is_never_trusted(position):
+def test_a_first_guess_says_so_and_is_never_trusted(position: int) -> None:
     told = base_estimate(
         position=position, active_workers=position, average_seconds=600, settings=DEFAULTS, basis=Basis.FIRST_GUESS
     )
@@ -115,13 +117,13 @@ def test_a_first_guess_says_so_and_is_never_trusted(position):
         (not_known("group gpu is paused"), "not known yet: group gpu is paused"),
     ],
 )
-def test_where_nothing_is_known_there_are_no_numbers_but_the_reason(told, message):
+def test_where_nothing_is_known_there_are_no_numbers_but_the_reason(told: Estimate, message: str) -> None:
     assert told == Estimate(
         estimate_seconds=None, lower_bound=None, upper_bound=None, message=message, confidence=None, basis=None
     )
 
 
-def test_a_job_that_can_start_is_told_now():
+def test_the_estimate_of_a_job_that_can_start_is_now() -> None:
     told = starts_now()
 
     assert (told.estimate_seconds, told.message, told.basis) == (0, "now", Basis.MEASURED)
@@ -136,14 +138,16 @@ def test_a_job_that_can_start_is_told_now():
         (21_000, 14_700, 27_300, "4h 5m-7h 35m"),
     ],
 )
-def test_a_bound_that_falls_on_a_whole_minute_is_told_as_that_minute(seconds, lower, upper, message):
+def test_a_bound_that_falls_on_a_whole_minute_reads_as_that_minute(
+    seconds: int, lower: int, upper: int, message: str
+) -> None:
     told = estimate(1, average=seconds)
 
-    assert (told.lower_bound, told.upper_bound) == (pytest.approx(lower), pytest.approx(upper))
+    assert [told.lower_bound, told.upper_bound] == pytest.approx([lower, upper])
     assert told.message == message
 
 
-def test_spread_and_confidence_follow_the_settings():
+def test_spread_and_confidence_follow_the_settings() -> None:
     told = estimate(3, average=100, settings=EstimateSettings(spread=0.5, medium_confidence_below_position=3))
 
     assert (told.lower_bound, told.upper_bound, told.confidence) == (150, 450, "low")
@@ -156,23 +160,34 @@ def test_spread_and_confidence_follow_the_settings():
     average=st.floats(0, 10 * 365 * 86_400),
     spread=st.floats(0, 1),
 )
-def test_the_bounds_lie_around_the_estimate_and_are_never_negative(position, workers, average, spread):
+def test_the_bounds_lie_around_the_estimate_and_are_never_negative(
+    position: int, workers: int, average: float, spread: float
+) -> None:
     told = estimate(position, workers=workers, average=average, settings=EstimateSettings(spread=spread))
 
+    assert told.lower_bound is not None
+    assert told.upper_bound is not None
+    assert told.estimate_seconds is not None
     # Half a millisecond is what a bound may lose when it is rounded.
     assert 0 <= told.lower_bound <= told.estimate_seconds + 0.0005
     assert told.estimate_seconds - 0.0005 <= told.upper_bound
 
 
 @given(position=st.integers(1, 1000), workers=st.integers(1, 100), average=st.floats(0.001, 10**6))
-def test_further_back_is_later_and_more_workers_are_sooner(position, workers, average):
-    here = estimate(position, workers=workers, average=average).estimate_seconds
+def test_further_back_is_later_and_more_workers_are_sooner(position: int, workers: int, average: float) -> None:
+    here = seconds_at(position, workers=workers, average=average)
 
-    assert here < estimate(position + 1, workers=workers, average=average).estimate_seconds
-    assert estimate(position, workers=workers + 1, average=average).estimate_seconds < here
+    assert here < seconds_at(position + 1, workers=workers, average=average)
+    assert seconds_at(position, workers=workers + 1, average=average) < here
 
 
-def test_tasks_and_tiers_of_the_same_name_have_averages_of_their_own():
+def seconds_at(position: int, *, workers: int, average: float) -> float:
+    seconds = estimate(position, workers=workers, average=average).estimate_seconds
+    assert seconds is not None
+    return seconds
+
+
+def test_tasks_and_tiers_of_the_same_name_have_averages_of_their_own() -> None:
     assert duration_of_task("partner") != duration_of_tier("partner")
     assert duration_of_task("a") != duration_of_task("b")
     assert duration_of_tier("a") != duration_of_tier("b")

@@ -17,7 +17,7 @@ def test_every_figure_of_a_group_is_known_as_its_own(group: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_summed_under_a_kind_is_nobodys_own(kind: str) -> None:
+def test_a_figure_that_is_summed_under_a_kind_belongs_to_no_group(kind: str) -> None:
     assert figures_of(f"{kind}:u1") == figures_of(kind) == []
     assert own_group_of(f"rejected:{kind}") is own_group_of(f"acquired:{kind}:4") is None
 

@@ -25,19 +25,19 @@ ALLOWED = {(State(present), State(wanted)) for present, row in TABLE.items() for
 FORBIDDEN = sorted(set(product(State, State)) - ALLOWED)
 
 
-def test_the_table_has_a_row_for_every_state():
+def test_the_table_has_a_row_for_every_state() -> None:
     assert set(NEXT) == set(State) == {State(name) for name in TABLE}
 
 
 @pytest.mark.parametrize(("present", "wanted"), sorted(ALLOWED))
-def test_what_the_table_allows_is_allowed(present, wanted):
+def test_what_the_table_allows_is_allowed(present: State, wanted: State) -> None:
     check_transition("j1", present, wanted)
 
     assert wanted in NEXT[present]
 
 
 @pytest.mark.parametrize(("present", "wanted"), FORBIDDEN)
-def test_everything_else_is_refused_with_what_was_allowed(present, wanted):
+def test_everything_else_is_refused_with_what_was_allowed(present: State, wanted: State) -> None:
     with pytest.raises(InvalidTransition) as refused:
         check_transition("j1", present, wanted)
 
@@ -47,28 +47,28 @@ def test_everything_else_is_refused_with_what_was_allowed(present, wanted):
     assert (refused.value.present, refused.value.wanted) == (present.value, wanted.value)
 
 
-def test_what_is_allowed_is_said_in_words():
+def test_what_is_allowed_is_said_in_words() -> None:
     assert allowed_after(State.CONFIRMING) == "cancelled, failed, queued"
     assert allowed_after(State.SUCCEEDED) == "nothing, it has ended"
 
 
-def test_only_a_failed_job_goes_on_after_its_end():
+def test_only_a_failed_job_goes_on_after_its_end() -> None:
     assert {state for state in ENDED if NEXT[state]} == {State.FAILED}
 
 
-def test_a_job_is_held_only_after_it_was_claimed_from_the_line():
+def test_a_job_is_held_only_after_it_was_claimed_from_the_line() -> None:
     assert {present for present, wanted in ALLOWED if wanted is State.STARTING} == {State.QUEUED}
     assert {present for present, wanted in ALLOWED if wanted is State.RUNNING} == {State.STARTING}
     assert {State.STARTING, State.RUNNING} == HELD
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_without_stages_the_status_is_the_state(state):
+def test_without_stages_the_status_is_the_state(state: State) -> None:
     assert status_of(state, None) == state.value
 
 
 @pytest.mark.parametrize("state", list(State))
-def test_with_stages_the_status_is_the_stage_while_it_runs_and_ready_when_it_succeeded(state):
+def test_with_stages_the_status_is_the_stage_while_it_runs_and_ready_when_it_succeeded(state: State) -> None:
     shown = {State.RUNNING: "code", State.SUCCEEDED: "ready"}
 
     assert status_of(state, "code") == shown.get(state, state.value)

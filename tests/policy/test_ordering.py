@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.errors import InvalidPriority
+from qo.job import NORMAL
 from qo.policy import ordering
 from qo.policy.ordering import (
     CELL,
     FIRST_SEQUENCE,
     LAST_SEQUENCE,
     MAX_BOOST,
-    NORMAL,
     SPREAD_AT_MOST,
     aged_priority,
     displacement,
@@ -56,14 +56,14 @@ def nobody(place: int) -> bool:
     ("given_value", "number"),
     [("urgent", 10), ("high", 20), ("normal", 50), ("low", 70), ("background", 90), (0, 0), (37, 37), (99, 99)],
 )
-def test_a_priority_is_a_number_or_a_name(given_value, number):
+def test_a_priority_is_a_number_or_a_name(given_value: int | str, number: int) -> None:
     assert parse_priority(given_value) == number
 
 
 @pytest.mark.parametrize("value", [-1, 100, True, False, "", "50", "URGENT", "soon", 5.0, None])
-def test_any_other_priority_is_refused_with_the_value_and_what_is_allowed(value):
+def test_any_other_priority_is_refused_with_the_value_and_what_is_allowed(value: bool | float | str | None) -> None:
     with pytest.raises(InvalidPriority) as refused:
-        parse_priority(value)
+        parse_priority(value)  # type: ignore[arg-type]  # some of them on purpose
 
     assert repr(value) in str(refused.value)
     assert "0 (soonest) to 99" in str(refused.value)
@@ -74,17 +74,17 @@ def test_any_other_priority_is_refused_with_the_value_and_what_is_allowed(value)
     ("before", "after"),
     [(99, 90), (91, 90), (90, 70), (71, 70), (70, 50), (51, 50), (50, 20), (49, 20), (21, 20)],
 )
-def test_aging_moves_up_one_named_level(before, after):
+def test_aging_moves_up_one_named_level(before: int, after: int) -> None:
     assert aged_priority(before) == after
 
 
 @pytest.mark.parametrize("priority", [20, 19, 10, 5, 0])
-def test_aging_never_goes_above_high(priority):
+def test_aging_never_goes_above_high(priority: int) -> None:
     assert aged_priority(priority) is None
 
 
 @given(priorities)
-def test_aging_ends_at_high_or_where_it_was(priority):
+def test_aging_ends_at_high_or_where_it_was(priority: int) -> None:
     levels = [priority]
     while (up := aged_priority(levels[-1])) is not None:
         levels.append(up)
@@ -97,13 +97,13 @@ def test_aging_ends_at_high_or_where_it_was(priority):
 # --- drawn places -----------------------------------------------------------------------------------------------
 
 
-def test_ten_joined_and_then_one_with_boost_five_stands_sixth():
+def test_ten_joined_and_then_one_with_boost_five_stands_sixth() -> None:
     *ten, boosted = drawn_keys([(NORMAL, 0)] * 10 + [(NORMAL, 5)])
 
     assert sorted([*ten, boosted]).index(boosted) + 1 == 6
 
 
-def test_a_hundred_boosted_ones_delay_a_base_job_by_at_most_five():
+def test_a_hundred_boosted_ones_delay_a_base_job_by_at_most_five() -> None:
     keys = drawn_keys([(NORMAL, 0)] * 10 + [(NORMAL, 5)] * 100)
 
     for base in keys[:10]:
@@ -111,7 +111,7 @@ def test_a_hundred_boosted_ones_delay_a_base_job_by_at_most_five():
         assert sorted(keys).index(base) - own_rank <= 5
 
 
-def test_a_smaller_priority_goes_first_whatever_the_place():
+def test_a_smaller_priority_goes_first_whatever_the_place() -> None:
     late_urgent = order_key(10, drawn_place(LAST_SEQUENCE, 0))
     early_high = order_key(20, drawn_place(FIRST_SEQUENCE, MAX_BOOST))
 
@@ -119,21 +119,21 @@ def test_a_smaller_priority_goes_first_whatever_the_place():
 
 
 @given(st.lists(st.tuples(priorities, boosts), min_size=2, max_size=200))
-def test_keys_never_tie(joiners):
+def test_keys_never_tie(joiners: list[tuple[int, int]]) -> None:
     keys = drawn_keys(joiners)
 
     assert len(set(keys)) == len(keys)
 
 
 @given(st.lists(st.tuples(priorities, boosts), min_size=2, max_size=200))
-def test_places_never_tie_so_a_change_of_priority_never_makes_two_keys_equal(joiners):
+def test_places_never_tie_so_a_change_of_priority_never_makes_two_keys_equal(joiners: list[tuple[int, int]]) -> None:
     places = [place_of(key) for key in drawn_keys(joiners)]
 
     assert len(set(places)) == len(places)
 
 
 @given(st.lists(boosts, min_size=1, max_size=200))
-def test_a_boosted_job_passes_only_those_that_drew_the_places_before_it(joined_boosts):
+def test_a_boosted_job_passes_only_those_that_drew_the_places_before_it(joined_boosts: list[int]) -> None:
     keys = drawn_keys([(NORMAL, boost) for boost in joined_boosts])
 
     for number, (key, boost) in enumerate(zip(keys, joined_boosts, strict=True)):
@@ -143,7 +143,9 @@ def test_a_boosted_job_passes_only_those_that_drew_the_places_before_it(joined_b
 
 
 @given(st.lists(boosts, min_size=1, max_size=200), boosts)
-def test_a_boosted_job_passes_all_base_jobs_that_drew_the_places_before_it(joined_boosts, boost):
+def test_a_boosted_job_passes_all_base_jobs_that_drew_the_places_before_it(
+    joined_boosts: list[int], boost: int
+) -> None:
     keys = drawn_keys([(NORMAL, one) for one in [*joined_boosts, boost]])
 
     behind = [earlier for earlier, key in enumerate(keys[:-1]) if keys[-1] < key]
@@ -156,7 +158,7 @@ def test_a_boosted_job_passes_all_base_jobs_that_drew_the_places_before_it(joine
 
 
 @given(st.lists(boosts, min_size=1, max_size=300))
-def test_a_waiting_job_is_overtaken_by_at_most_as_many_as_the_boost(joined_boosts):
+def test_a_waiting_job_is_overtaken_by_at_most_as_many_as_the_boost(joined_boosts: list[int]) -> None:
     keys = drawn_keys([(NORMAL, 0), *[(NORMAL, boost) for boost in joined_boosts]])
 
     assert sum(key < keys[0] for key in keys[1:]) <= MAX_BOOST
@@ -164,7 +166,7 @@ def test_a_waiting_job_is_overtaken_by_at_most_as_many_as_the_boost(joined_boost
 
 
 @given(st.lists(st.sampled_from([0, 2, 5, MAX_BOOST]), min_size=1, max_size=200))
-def test_inside_one_tier_the_line_stays_first_in_first_out(joined_boosts):
+def test_inside_one_tier_the_line_stays_first_in_first_out(joined_boosts: list[int]) -> None:
     keys = drawn_keys([(NORMAL, boost) for boost in joined_boosts])
 
     for boost in set(joined_boosts):
@@ -173,7 +175,7 @@ def test_inside_one_tier_the_line_stays_first_in_first_out(joined_boosts):
 
 
 @given(priorities, sequences, boosts)
-def test_a_key_fits_in_53_bits_and_gives_back_its_parts(priority, sequence, boost):
+def test_a_key_fits_in_53_bits_and_gives_back_its_parts(priority: int, sequence: int, boost: int) -> None:
     place = drawn_place(sequence, boost)
     key = order_key(priority, place)
 
@@ -184,21 +186,21 @@ def test_a_key_fits_in_53_bits_and_gives_back_its_parts(priority, sequence, boos
 
 @pytest.mark.parametrize("boost", [0, 1, MAX_BOOST])
 @pytest.mark.parametrize("sequence", [FIRST_SEQUENCE, LAST_SEQUENCE])
-def test_the_first_and_the_last_sequence_have_room_for_every_boost(sequence, boost):
+def test_the_first_and_the_last_sequence_have_room_for_every_boost(sequence: int, boost: int) -> None:
     place = drawn_place(sequence, boost)
 
     assert 0 < place < 1 << ordering.PLACE_BITS
 
 
 @given(sequences, boosts)
-def test_a_drawn_place_is_never_one_left_for_moves(sequence, boost):
+def test_a_drawn_place_is_never_one_left_for_moves(sequence: int, boost: int) -> None:
     assert not was_moved(drawn_place(sequence, boost))
 
 
 # --- joining in the same step -----------------------------------------------------------------------------------
 
 
-def test_those_that_join_together_go_by_due_time_parent_phase_and_id():
+def test_those_that_join_together_go_by_due_time_parent_phase_and_id() -> None:
     joiners = [
         joining_order(1, None, None, 9),
         joining_order(2, None, None, 2),
@@ -215,22 +217,22 @@ def test_those_that_join_together_go_by_due_time_parent_phase_and_id():
 
 
 @given(st.integers(0, 10**30), st.integers(0, 10**30))
-def test_parents_made_of_digits_compare_as_numbers(one, other):
+def test_parents_made_of_digits_compare_as_numbers(one: int, other: int) -> None:
     assert (parent_order(str(one)) < parent_order(str(other))) == (one < other)
 
 
 @given(st.integers(0, 10**9), st.integers(0, 5))
-def test_leading_zeros_do_not_change_a_parent_number(number, zeros):
+def test_leading_zeros_do_not_change_a_parent_number(number: int, zeros: int) -> None:
     assert parent_order("0" * zeros + str(number)) == parent_order(str(number))
 
 
 @given(st.text(alphabet="0123456789", min_size=1, max_size=200), st.text(alphabet="abc", min_size=1, max_size=9))
-def test_no_parent_comes_before_numbers_and_numbers_before_names(digits, name):
+def test_no_parent_comes_before_numbers_and_numbers_before_names(digits: str, name: str) -> None:
     assert parent_order(None) < parent_order(digits) < parent_order(name)
 
 
 @pytest.mark.parametrize("parent", ["²", "٣", "1.5", "-1", " 1", ""])
-def test_only_plain_digits_make_a_number(parent):
+def test_only_plain_digits_make_a_number(parent: str) -> None:
     assert parent_order(parent) > parent_order("9" * 200)
 
 
@@ -241,7 +243,9 @@ gaps = st.tuples(st.integers(-1, 10_000), st.integers(1, 3_000)).map(lambda pair
 
 
 @given(gaps, st.booleans(), st.sets(st.integers(0, 13_000), max_size=40))
-def test_a_moved_job_stands_strictly_between_on_a_free_value_that_is_never_drawn(gap, next_to_high, taken):
+def test_a_moved_job_stands_strictly_between_on_a_free_value_that_is_never_drawn(
+    gap: tuple[int, int], next_to_high: bool, taken: set[int]
+) -> None:
     low, high = gap
 
     place = place_between(low, high, next_to_high=next_to_high, taken=taken.__contains__)
@@ -253,7 +257,9 @@ def test_a_moved_job_stands_strictly_between_on_a_free_value_that_is_never_drawn
 
 
 @given(gaps, st.booleans())
-def test_there_is_a_place_between_exactly_when_a_value_for_moves_lies_between(gap, next_to_high):
+def test_there_is_a_place_between_exactly_when_a_value_for_moves_lies_between(
+    gap: tuple[int, int], next_to_high: bool
+) -> None:
     low, high = gap
 
     place = place_between(low, high, next_to_high=next_to_high, taken=nobody)
@@ -262,7 +268,9 @@ def test_there_is_a_place_between_exactly_when_a_value_for_moves_lies_between(ga
 
 
 @given(gaps, st.booleans(), st.sets(st.integers(0, 13_000), max_size=400))
-def test_no_place_is_given_up_while_one_of_the_64_nearest_is_free(gap, next_to_high, taken):
+def test_no_place_is_given_up_while_one_of_the_64_nearest_is_free(
+    gap: tuple[int, int], next_to_high: bool, taken: set[int]
+) -> None:
     low, high = gap
     free = [value for value in range(low + 1, high) if was_moved(value)]
     nearest = free[-64:] if next_to_high else free[:64]
@@ -274,7 +282,7 @@ def test_no_place_is_given_up_while_one_of_the_64_nearest_is_free(gap, next_to_h
 
 
 @pytest.mark.parametrize("next_to_high", [True, False])
-def test_a_move_to_the_very_front_and_the_very_end_finds_a_place(next_to_high):
+def test_a_move_to_the_very_front_and_the_very_end_finds_a_place(next_to_high: bool) -> None:
     first = drawn_place(FIRST_SEQUENCE, MAX_BOOST)
     last = drawn_place(LAST_SEQUENCE, 0)
     ceiling = (LAST_SEQUENCE + 1) * CELL
@@ -289,9 +297,9 @@ def test_a_move_to_the_very_front_and_the_very_end_finds_a_place(next_to_high):
     assert order_key(99, end) < 2**53
 
 
-def test_several_jobs_can_be_moved_one_after_another_to_the_same_spot():
+def test_several_jobs_can_be_moved_one_after_another_to_the_same_spot() -> None:
     first, last = drawn_place(100, 0), drawn_place(101, 0)
-    moved = []
+    moved: list[int] = []
     while (place := place_between(first, min(moved, default=last), next_to_high=False, taken=nobody)) is not None:
         moved.append(place)
 
@@ -299,7 +307,7 @@ def test_several_jobs_can_be_moved_one_after_another_to_the_same_spot():
     assert len(moved) >= 6
 
 
-def test_neighbours_next_to_each_other_leave_no_place():
+def test_neighbours_next_to_each_other_leave_no_place() -> None:
     taken = {drawn_place(100, 0) + step for step in range(65)}
 
     assert place_between(drawn_place(100, 0), drawn_place(100, 0) + 1, next_to_high=False, taken=nobody) is None
@@ -310,7 +318,7 @@ def test_neighbours_next_to_each_other_leave_no_place():
 
 
 @st.composite
-def crowded_gaps(draw):
+def crowded_gaps(draw: st.DrawFn) -> tuple[list[int], list[int], int, set[int]]:
     """Places on both sides of a gap, nearest first, with a ceiling and some others' places."""
     places = sorted(draw(st.sets(st.integers(0, 40 * CELL), max_size=60)))
     at = draw(st.integers(0, len(places)))
@@ -319,7 +327,9 @@ def crowded_gaps(draw):
 
 
 @given(crowded_gaps())
-def test_spreading_keeps_everybodys_order_and_takes_nobodys_place(gap):
+def test_spreading_keeps_the_order_of_all_jobs_and_takes_no_place_of_another_job(
+    gap: tuple[list[int], list[int], int, set[int]],
+) -> None:
     before, after, ceiling, others = gap
 
     spread = spread_places(before, after, ceiling=ceiling, taken=others.__contains__)
@@ -341,7 +351,7 @@ def test_spreading_keeps_everybodys_order_and_takes_nobodys_place(gap):
         assert len(new_before) + len(new_after) <= SPREAD_AT_MOST
 
 
-def test_spreading_makes_room_where_a_cell_is_used_up():
+def test_spreading_makes_room_where_a_cell_is_used_up() -> None:
     first = drawn_place(100, 0)
     crowd = [first + step for step in range(1, 65)]
     before, after = [*crowd[:32][::-1], first], [*crowd[32:], drawn_place(101, 0)]
@@ -354,7 +364,7 @@ def test_spreading_makes_room_where_a_cell_is_used_up():
     assert new_before[0] < moved < new_after[0]
 
 
-def test_spreading_touches_no_more_than_it_needs():
+def test_spreading_touches_no_more_than_it_needs() -> None:
     before = [drawn_place(100, 0) + 1, drawn_place(90, 0)]
     after = [drawn_place(100, 0) + 2, drawn_place(110, 0)]
 
@@ -364,14 +374,14 @@ def test_spreading_touches_no_more_than_it_needs():
     assert [len(spread[0]), len(spread[2])] == [1, 1]
 
 
-def test_spreading_gives_up_when_there_is_no_value_left_at_all():
+def test_spreading_gives_up_when_there_is_no_value_left_at_all() -> None:
     before = [place for place in range(5 * CELL) if was_moved(place)][::-1][: SPREAD_AT_MOST // 2 + 1]
     after = [5 * CELL + place for place in range(5 * CELL) if was_moved(place)][: SPREAD_AT_MOST // 2 + 1]
 
     assert spread_places(before, after, ceiling=10 * CELL, taken=nobody) is None
 
 
-def test_an_empty_band_has_room_anywhere_below_the_ceiling():
+def test_an_empty_band_has_room_anywhere_below_the_ceiling() -> None:
     spread = spread_places([], [], ceiling=FIRST_SEQUENCE * CELL, taken=nobody)
 
     assert spread is not None
@@ -383,12 +393,14 @@ def test_an_empty_band_has_room_anywhere_below_the_ceiling():
 
 
 @given(sequences, boosts)
-def test_a_drawn_place_tells_which_sequence_was_drawn(sequence, boost):
+def test_a_drawn_place_tells_which_sequence_was_drawn(sequence: int, boost: int) -> None:
     assert sequence_of(drawn_place(sequence, boost)) == sequence
 
 
 @given(sequences, boosts, st.integers(-130, 130), boosts)
-def test_who_joined_later_is_known_without_decoding_but_for_places_around(sequence, boost, offset, other_boost):
+def test_jobs_that_joined_later_are_known_without_decoding_except_near_the_place(
+    sequence: int, boost: int, offset: int, other_boost: int
+) -> None:
     other = max(sequence + offset, FIRST_SEQUENCE)
     place = drawn_place(other, other_boost)
     earlier_up_to, later_after = places_around(sequence)
@@ -399,7 +411,7 @@ def test_who_joined_later_is_known_without_decoding_but_for_places_around(sequen
         assert other > sequence
 
 
-def test_at_most_126_drawn_places_have_to_be_decoded():
+def test_at_most_126_drawn_places_have_to_be_decoded() -> None:
     sequence = 10_000
     low, high = places_around(sequence)
     cells = range(low // CELL + 1, high // CELL + 1)
@@ -409,7 +421,9 @@ def test_at_most_126_drawn_places_have_to_be_decoded():
 
 
 @given(priorities, priorities, sequences, boosts, st.integers(1, 64))
-def test_a_moved_job_is_known_by_the_key_it_had_before(priority, other_priority, sequence, boost, step):
+def test_a_moved_job_is_known_by_the_key_it_had_before(
+    priority: int, other_priority: int, sequence: int, boost: int, step: int
+) -> None:
     drawn = order_key(priority, drawn_place(sequence, boost))
     moved = order_key(other_priority, CELL * sequence + step)
 
@@ -431,5 +445,7 @@ def test_a_moved_job_is_known_by_the_key_it_had_before(priority, other_priority,
         (90, 120, None, "moved"),
     ],
 )
-def test_a_job_is_displaced_by_the_last_change_that_put_it_behind_where_it_would_stand(old, new, present, after):
+def test_a_job_is_displaced_by_the_last_change_that_put_it_behind_where_it_would_stand(
+    old: int, new: int, present: str | None, after: str | None
+) -> None:
     assert displacement("moved", undisturbed=100, old=old, new=new, present=present) == after

@@ -14,6 +14,7 @@ from qo.settings import BUILT_IN_TIERS, QueueSettings, Settings, Tier
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)  # a Monday
 RESET = datetime(2026, 11, 17, tzinfo=UTC)
+TODAY = (NOW - datetime(1970, 1, 1, tzinfo=UTC)).days
 URL = "https://example.com/upgrade"
 
 
@@ -60,14 +61,14 @@ def test_a_job_that_is_only_delayed_keeps_its_own_message() -> None:
 def test_what_is_left_of_a_day_is_never_below_zero_and_none_where_nothing_limits_it(
     used: int, quota: int | None, remaining: int | None
 ) -> None:
-    usage = usage_of_user(used=used, quota=quota, resets_at=RESET)
+    usage = usage_of_user(used=used, quota=quota, today=TODAY)
 
     assert (usage.jobs_used, usage.jobs_remaining, usage.daily_limit_resets_at) == (used, remaining, RESET)
 
 
 @pytest.mark.parametrize(("used", "most", "remaining"), [(0, 6, 6), (4, 6, 2), (6, 6, 0), (3, None, None)])
 def test_a_jobs_iterations_are_counted_against_the_hard_cap(used: int, most: int | None, remaining: int | None) -> None:
-    usage = usage_of_user(used=1, quota=5, resets_at=RESET)
+    usage = usage_of_user(used=1, quota=5, today=TODAY)
     shown = present(job(iterations=used, iterations_max=most), Settings(), usage=usage, now=NOW).usage
 
     assert shown is not None
@@ -82,11 +83,11 @@ def test_every_tier_below_the_highest_boost_is_nudged(tier: str | None, offered:
     assert upgrade(tier, BUILT_IN_TIERS, URL) == (Upgrade(NUDGE, URL) if offered else None)
 
 
-def test_nobody_is_nudged_where_there_is_nowhere_to_go() -> None:
+def test_no_upgrade_is_offered_without_a_url() -> None:
     assert upgrade("bootstrapper", BUILT_IN_TIERS, None) is None
 
 
-def test_tiers_of_one_boost_are_not_played_off_against_each_other() -> None:
+def test_no_upgrade_is_offered_between_tiers_of_the_same_boost() -> None:
     assert upgrade("one", {"one": Tier(boost=3), "two": Tier(boost=3)}, URL) is None
 
 

@@ -9,8 +9,8 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from qo.policy.redact import redact, secret_values
-from qo.policy.redact_rules import LONG_TOKEN_BEGINNINGS, TOKEN_BEGINNINGS
+from qo.policy.redact.redact import redact, secret_values
+from qo.policy.redact.rules import LONG_TOKEN_BEGINNINGS, TOKEN_BEGINNINGS
 
 ORDINARY = r"""
 division by zero
@@ -65,7 +65,7 @@ unsupported operand type(s) for +: 'int' and 'str'
 
 
 @pytest.mark.parametrize("message", ORDINARY)
-def test_an_ordinary_message_stays_as_it_is(message):
+def test_an_ordinary_message_stays_as_it_is(message: str) -> None:
     assert redact(message) == message
 
 
@@ -80,7 +80,7 @@ SECRET_NAMES = (
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_secret_name_is_known_in_every_spelling(name):
+def test_a_secret_name_is_known_in_every_spelling(name: str) -> None:
     assert redact(f"{{'{name}': 'swordfish'}}") == f"{{'{name}': '[secret]'}}"
     assert secret_values({name: "swordfish"}) == {"swordfish"}
 
@@ -115,7 +115,7 @@ def test_a_secret_name_is_known_in_every_spelling(name):
         ("git clone https://abc123@github.com/o/r", "git clone https://[secret]@github.com/o/r"),
     ],
 )
-def test_a_value_goes_and_what_stands_around_it_stays(text, shown):
+def test_a_value_goes_and_what_stands_around_it_stays(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
@@ -139,7 +139,7 @@ def test_a_value_goes_and_what_stands_around_it_stays(text, shown):
         ("/homes/bob /rootfs/x /home/", "/homes/bob /rootfs/x /home/"),
     ],
 )
-def test_a_home_folder_becomes_a_tilde_and_the_path_below_it_stays(text, shown):
+def test_a_home_folder_becomes_a_tilde_and_the_path_below_it_stays(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
@@ -160,11 +160,11 @@ def test_a_home_folder_becomes_a_tilde_and_the_path_below_it_stays(text, shown):
         ("http://printer.local/x", "http://[address]/x"),
     ],
 )
-def test_addresses_go(text, shown):
+def test_addresses_go(text: str, shown: str) -> None:
     assert redact(text) == shown
 
 
-def test_known_secrets_go_in_every_form():
+def test_known_secrets_go_in_every_form() -> None:
     secret = "pä/ss wörd'\"+1&\\x"
     raw = secret.encode()
     forms = [
@@ -183,15 +183,15 @@ def test_known_secrets_go_in_every_form():
         assert len(shown) <= len("<abc[secret]abc==>"), form
 
 
-def test_a_known_secret_goes_though_it_is_a_word_of_ours():
+def test_a_known_secret_goes_though_it_is_a_word_of_ours() -> None:
     assert redact("my secret: [address]", secrets=["secret", "address"]) == "my [secret]: [address]"
 
 
-def test_a_text_that_never_settles_is_not_shown():
+def test_a_text_that_never_settles_is_not_shown() -> None:
     assert redact("x" * 20 + "[", secrets=["x["]) == "[removed]"
 
 
-def test_values_are_secret_by_their_name_however_deep_they_are():
+def test_values_are_secret_by_their_name_however_deep_they_are() -> None:
     payload = {
         "user": "bob-the-builder",
         "db": {"Password": "swordfish", "hosts": [{"api-key": "abcdef"}]},
@@ -206,14 +206,14 @@ def test_values_are_secret_by_their_name_however_deep_they_are():
     }
 
 
-def test_values_that_would_blank_out_ordinary_text_are_left_out():
+def test_values_that_would_blank_out_ordinary_text_are_left_out() -> None:
     harmless = {"password": "short", "token": "disabled", "secret": True, "auth": None, "api_key": 12345, "dsn": ""}
     counted = {"max_tokens": 128000, "PWD": "/srv/app", "OLDPWD": "/srv/app", "SSH_AUTH_SOCK": "/tmp/agent.1"}
 
     assert secret_values(harmless | counted) == frozenset()
 
 
-def test_a_payload_that_holds_itself_is_read_once():
+def test_a_payload_that_holds_itself_is_read_once() -> None:
     payload: dict[str, object] = {"token": "swordfish"}
     payload["self"] = [payload]
 
@@ -234,14 +234,14 @@ BEGINNINGS = re.findall(
 BEGINNING_WITH_A_PART_OF_ITS_OWN = r"SG\.[\w-]{16,}+\."
 
 
-def test_the_beginnings_of_tokens_that_are_tested_are_all_that_are_known():
+def test_the_beginnings_of_tokens_that_are_tested_are_all_that_are_known() -> None:
     known = {*TOKEN_BEGINNINGS, *LONG_TOKEN_BEGINNINGS} - {BEGINNING_WITH_A_PART_OF_ITS_OWN}
 
     assert {beginning.replace("\\", "") for beginning in known} == set(BEGINNINGS)
 
 
 @pytest.mark.parametrize("beginning", [*BEGINNINGS, "SG." + "plainlettersonly" + "."])
-def test_a_token_goes_for_its_beginning_alone(beginning):
+def test_a_token_goes_for_its_beginning_alone(beginning: str) -> None:
     """Behind it are letters that no other rule would find odd."""
     plain = "abandonedlighthousekeeper"
 
@@ -250,7 +250,7 @@ def test_a_token_goes_for_its_beginning_alone(beginning):
 
 
 @pytest.mark.parametrize("secret", ["~~~???>>>~~~", "aa?bb>cc~dd??ee>>", "\xff\xfe\xfd\xfb?~"])
-def test_a_known_secret_goes_in_url_safe_base64(secret):
+def test_a_known_secret_goes_in_url_safe_base64(secret: str) -> None:
     """Secrets whose base64 has + or /, which the url-safe form writes as - and _."""
     raw = secret.encode()
     plain, safe = (encode(raw).decode().rstrip("=") for encode in (b64encode, urlsafe_b64encode))

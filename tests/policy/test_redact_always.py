@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.policy.redact import redact
+from qo.policy.redact.redact import redact
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 FRAGMENTS = st.sampled_from(
@@ -31,19 +31,19 @@ TEXTS = st.lists(FRAGMENTS | ANY_TEXT, max_size=16).map("".join)
 
 
 @given(text=TEXTS, secrets=st.lists(FRAGMENTS | ANY_TEXT, max_size=3))
-def test_redacting_again_changes_nothing(text, secrets):
+def test_redacting_again_changes_nothing(text: str, secrets: list[str]) -> None:
     shown = redact(text, secrets=secrets)
 
     assert redact(shown, secrets=secrets) == shown
 
 
 @given(text=TEXTS)
-def test_a_text_that_was_not_made_to_confuse_settles(text):
+def test_a_text_that_was_not_made_to_confuse_settles(text: str) -> None:
     assert redact(text) != "[removed]" or text == "[removed]"
 
 
 @given(text=TEXTS, secrets=st.lists(FRAGMENTS | ANY_TEXT.filter(bool), min_size=1, max_size=3), data=st.data())
-def test_known_secrets_never_remain(text, secrets, data):
+def test_known_secrets_never_remain(text: str, secrets: list[str], data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(text)))
     planted = text[:at] + data.draw(st.sampled_from(secrets)) + text[at:]
 
@@ -102,12 +102,12 @@ def assert_takes_a_moment(text: str) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", REPEATED)
-def test_a_long_text_takes_a_moment_whatever_is_in_it(kind, size):
+def test_a_long_text_takes_a_moment_whatever_is_in_it(kind: str, size: int) -> None:
     assert_takes_a_moment(REPEATED[kind] * (size // len(REPEATED[kind])))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("beginning", BEGINNINGS)
 @pytest.mark.parametrize("unit", ["a", "\\", ",a", "a:", "@b", "'", "a/", "a "])
-def test_a_long_value_takes_a_moment_whatever_is_in_it(beginning, unit, size):
+def test_a_long_value_takes_a_moment_whatever_is_in_it(beginning: str, unit: str, size: int) -> None:
     assert_takes_a_moment(beginning + unit * (size // len(unit)))

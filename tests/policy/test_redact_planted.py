@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import random
 import string
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
 
-from qo.policy.redact import redact
+from qo.policy.redact.redact import redact
 
 HEX = "0123456789abcdef"
 SMALL = string.ascii_lowercase + string.digits
@@ -178,18 +179,18 @@ def assert_gone(secret: str, shown: str) -> None:
     assert [part for part in parts if part in shown] == [], shown
 
 
-def test_enough_secrets_are_planted():
+def test_enough_secrets_are_planted() -> None:
     assert len(SHAPED | UNSHAPED_AND_WRITTEN_IN_QUOTES) >= 80
 
 
 @pytest.mark.parametrize("place", ANYWHERE)
 @pytest.mark.parametrize("kind", SHAPED)
-def test_a_secret_of_known_shape_is_found_anywhere(kind, place):
+def test_a_secret_of_known_shape_is_found_anywhere(kind: str, place: str) -> None:
     assert_gone(SHAPED[kind], redact(ANYWHERE[place].format(SHAPED[kind])))
 
 
 @pytest.mark.parametrize("kind", SHAPED)
-def test_a_secret_of_known_shape_is_found_when_its_line_ends_are_escaped(kind):
+def test_a_secret_of_known_shape_is_found_when_its_line_ends_are_escaped(kind: str) -> None:
     shown = redact(repr({"value": SHAPED[kind]}))
 
     assert_gone(repr(SHAPED[kind])[1:-1], shown)
@@ -197,7 +198,7 @@ def test_a_secret_of_known_shape_is_found_when_its_line_ends_are_escaped(kind):
 
 @pytest.mark.parametrize("place", BESIDE_A_NAME)
 @pytest.mark.parametrize("kind", UNSHAPED)
-def test_a_secret_without_shape_is_found_beside_its_name(kind, place):
+def test_a_secret_without_shape_is_found_beside_its_name(kind: str, place: str) -> None:
     assert_gone(UNSHAPED[kind], redact(BESIDE_A_NAME[place].format(UNSHAPED[kind])))
 
 
@@ -229,7 +230,7 @@ def test_a_secret_without_shape_is_found_beside_its_name(kind, place):
         "words",
     ],
 )
-def test_a_quoted_secret_is_found_beside_its_name_to_its_last_character(kind, write):
+def test_a_quoted_secret_is_found_beside_its_name_to_its_last_character(kind: str, write: Callable[[str], str]) -> None:
     secret = UNSHAPED_AND_WRITTEN_IN_QUOTES[kind]
     shown = redact(write(secret))
 
@@ -240,7 +241,7 @@ def test_a_quoted_secret_is_found_beside_its_name_to_its_last_character(kind, wr
 
 @pytest.mark.parametrize("kind", UNSHAPED_AND_WRITTEN_IN_QUOTES)
 @pytest.mark.parametrize("scheme", ["postgresql://bob:{}@db.example.com:5432/app", "redis://:{}@cache.example.com/0"])
-def test_a_password_in_a_url_is_found(kind, scheme):
+def test_a_password_in_a_url_is_found(kind: str, scheme: str) -> None:
     secret = quote(UNSHAPED_AND_WRITTEN_IN_QUOTES[kind], safe="")
     shown = redact(f"cannot connect to {scheme.format(secret)}")
 
@@ -250,7 +251,7 @@ def test_a_password_in_a_url_is_found(kind, scheme):
 
 
 @pytest.mark.parametrize("kind", ["with an at sign", "with colons", "with slashes", "with marks"])
-def test_a_password_in_a_url_is_found_though_it_should_have_been_quoted(kind):
+def test_a_password_in_a_url_is_found_though_it_should_have_been_quoted(kind: str) -> None:
     shown = redact(f"cannot connect to postgresql://bob:{UNSHAPED[kind]}@db.example.com/app")
 
     assert_gone(UNSHAPED[kind], shown)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qo.policy.replay import (
+from qo.policy.estimates.replay import (
     NEVER,
     Duration,
     GivenBack,
@@ -25,7 +27,14 @@ from qo.policy.replay import (
 MINUTE = (60.0,)
 
 
-def brute_force(line, kinds, *, rooms, given_back, durations):
+def brute_force(
+    line: Sequence[int],
+    kinds: Sequence[Kind],
+    *,
+    rooms: Sequence[int],
+    given_back: Sequence[GivenBack],
+    durations: Sequence[Sequence[float]],
+) -> list[float]:
     """Whenever something is given back: look at everybody from the first on, until nobody can start."""
     room = list(rooms)
     coming = [(each.after_seconds, each.resources) for each in given_back]
@@ -52,7 +61,7 @@ def brute_force(line, kinds, *, rooms, given_back, durations):
 
 
 @st.composite
-def situations(draw):
+def situations(draw: st.DrawFn) -> dict[str, Any]:
     groups, pools = draw(st.integers(0, 5)), draw(st.integers(1, 3))
     rooms = [draw(st.integers(-1, 3)) for _ in range(groups)] + [draw(st.integers(0, 3)) for _ in range(pools)]
     # Few different times, so that many things end together.
@@ -84,11 +93,11 @@ def situations(draw):
 
 
 @given(situations())
-def test_every_job_starts_when_a_search_that_looks_at_everybody_starts_it(situation):
+def test_every_job_starts_when_a_full_search_starts_it(situation: dict[str, Any] | dict[str, object]) -> None:
     assert replay(**situation) == brute_force(**situation)
 
 
-def test_jobs_start_in_line_order_as_places_get_free():
+def test_jobs_start_in_line_order_as_places_get_free() -> None:
     starts = replay(
         [0] * 5,
         [Kind(groups=(), pools=(0,))],
@@ -100,7 +109,7 @@ def test_jobs_start_in_line_order_as_places_get_free():
     assert starts == [10, 25, 70, 85, 130]
 
 
-def test_a_blocked_job_does_not_hold_up_those_behind_it():
+def test_a_blocked_job_does_not_hold_up_those_behind_it() -> None:
     gpu, pool = 0, 1
     starts = replay(
         [0, 0, 1],
@@ -113,7 +122,7 @@ def test_a_blocked_job_does_not_hold_up_those_behind_it():
     assert starts == [0, 60, 0]
 
 
-def test_a_job_that_nothing_lets_start_never_does():
+def test_a_job_that_nothing_lets_start_never_does() -> None:
     closed, pool = 0, 1
     kinds = [Kind(groups=(closed,), pools=(pool,)), Kind(groups=(), pools=()), Kind(groups=(), pools=(pool,))]
 
@@ -122,7 +131,7 @@ def test_a_job_that_nothing_lets_start_never_does():
     assert starts == [NEVER, NEVER, 0]
 
 
-def test_a_limit_below_its_use_lets_nobody_start_until_there_is_room():
+def test_a_limit_below_its_use_lets_no_job_start_until_there_is_room() -> None:
     group, pool = 0, 1
     starts = replay(
         [0],
@@ -135,7 +144,7 @@ def test_a_limit_below_its_use_lets_nobody_start_until_there_is_room():
     assert starts == [8]
 
 
-def test_work_is_bounded_and_what_was_not_reached_is_extrapolated():
+def test_work_is_bounded_and_what_was_not_reached_is_extrapolated() -> None:
     starts = replay(
         [0] * 10, [Kind(groups=(), pools=(0,))], rooms=[1], given_back=[], durations=[MINUTE], looks_at_most=5
     )
@@ -144,7 +153,7 @@ def test_work_is_bounded_and_what_was_not_reached_is_extrapolated():
     assert starts[5:] == [pytest.approx(48 * place) for place in range(6, 11)]
 
 
-def many_waiting(jobs: int) -> dict:
+def many_waiting(jobs: int) -> dict[str, Any]:
     """Users with two slots each, three tasks with eight, two sets of workers, and a limit on everything."""
     draw = random.Random(1)
     users, tasks = 2000, 3
@@ -165,7 +174,7 @@ def many_waiting(jobs: int) -> dict:
     }
 
 
-def test_ten_thousand_waiting_jobs_are_replayed_in_a_moment():
+def test_ten_thousand_waiting_jobs_are_replayed_in_a_moment() -> None:
     situation = many_waiting(10_000)
     times = []
     for _ in range(3):
@@ -177,10 +186,10 @@ def test_ten_thousand_waiting_jobs_are_replayed_in_a_moment():
     assert min(times) < 0.5, "about 0.07 s on the machine this was written on"
 
 
-def test_many_kinds_blocked_in_two_places_by_turns_do_not_make_it_slow():
+def test_many_kinds_blocked_in_two_places_by_turns_do_not_make_it_slow() -> None:
     first_user, pool = 2, 2 + 3000
     kinds = [Kind(groups=(number % 2, first_user + number), pools=(pool,)) for number in range(3000)]
-    situation = {
+    situation: dict[str, Any] = {
         "line": list(range(3000)) * 3,
         "kinds": kinds,
         "rooms": [3, 4, *[1] * 3000, 5],
@@ -198,7 +207,7 @@ def test_many_kinds_blocked_in_two_places_by_turns_do_not_make_it_slow():
 
 
 @given(mean=st.floats(0.01, 10_000), variation=st.floats(0, 3))
-def test_durations_that_are_taken_in_turn_have_the_mean(mean, variation):
+def test_durations_that_are_taken_in_turn_have_the_mean(mean: float, variation: float) -> None:
     drawn = spread_out(Duration(mean, variation))
 
     assert sum(drawn) / len(drawn) == pytest.approx(mean)
@@ -206,11 +215,11 @@ def test_durations_that_are_taken_in_turn_have_the_mean(mean, variation):
 
 
 @given(st.integers(1, 200))
-def test_shares_are_even_and_each_comes_once(count):
+def test_shares_are_even_and_each_comes_once(count: int) -> None:
     assert sorted(shares(count)) == pytest.approx([(number + 0.5) / count for number in range(count)])
 
 
-def test_a_run_of_a_steady_task_is_over_when_its_time_is_up():
+def test_a_run_of_a_steady_task_is_over_when_its_time_is_up() -> None:
     steady = Duration(100, 0.05)
 
     assert remaining_seconds(steady, ran_seconds=0, share=0.5) == pytest.approx(100, rel=0.05)
@@ -218,7 +227,7 @@ def test_a_run_of_a_steady_task_is_over_when_its_time_is_up():
     assert remaining_seconds(steady, ran_seconds=1000, share=0.5) < 1
 
 
-def test_a_memoryless_run_takes_as_long_as_ever_however_long_it_ran():
+def test_a_memoryless_run_takes_as_long_as_ever_however_long_it_ran() -> None:
     left = [remaining_seconds(Duration(100, 1), ran_seconds=ran, share=0.5) for ran in (0, 100, 1000)]
 
     assert left == pytest.approx([100 * math.log(2)] * 3, rel=1e-6)
@@ -231,18 +240,20 @@ def test_a_memoryless_run_takes_as_long_as_ever_however_long_it_ran():
     ran=st.floats(-10, 1e9),
     share=st.floats(0, 1, exclude_max=True),
 )
-def test_the_time_left_is_never_negative_and_always_a_number(mean, variation, ran, share):
+def test_the_time_left_is_never_negative_and_always_a_number(
+    mean: float, variation: float, ran: float, share: float
+) -> None:
     left = remaining_seconds(Duration(mean, variation), ran_seconds=ran, share=share)
 
     assert 0 <= left < math.inf
 
 
 @pytest.mark.parametrize("mean", [5e-324, 1e-300, 1e-12])
-def test_runs_of_no_time_worth_speaking_of_take_none(mean):
+def test_runs_of_no_time_worth_speaking_of_take_none(mean: float) -> None:
     assert spread_out(Duration(mean, 1)) == (0.0,)
 
 
-def moving_average(values, *, first=600.0, weight=0.3):
+def moving_average(values: Sequence[float], *, first: float = 600.0, weight: float = 0.3) -> dict[str, Any]:
     mean, square = first, first * first
     for value in values:
         mean += weight * (value - mean)
@@ -250,19 +261,19 @@ def moving_average(values, *, first=600.0, weight=0.3):
     return {"mean": mean, "mean_square": square, "count": len(values), "first": first, "weight": weight}
 
 
-def test_the_first_guess_is_taken_out_of_an_average():
+def test_the_first_guess_is_taken_out_of_an_average() -> None:
     found = duration_from(**moving_average([2.0] * 5))
 
     assert found.mean_seconds == pytest.approx(2)
     assert found.variation == pytest.approx(0, abs=1e-4)
 
 
-def test_an_average_of_nothing_is_its_first_guess():
+def test_an_average_of_nothing_is_its_first_guess() -> None:
     assert duration_from(**moving_average([])) == Duration(600, 1)
 
 
 @given(st.lists(st.floats(0, 1e5), max_size=50), st.floats(0.01, 1))
-def test_a_duration_is_never_negative(values, weight):
+def test_a_duration_is_never_negative(values: list[float], weight: float) -> None:
     found = duration_from(**moving_average(values, weight=weight))
 
     assert found.mean_seconds >= 0

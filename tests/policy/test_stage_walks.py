@@ -45,14 +45,14 @@ def may_return(stages: tuple[str, ...], present: str | None) -> bool:
 
 
 @pytest.mark.parametrize(("present", "wanted"), sorted(ALLOWED, key=str))
-def test_the_next_stage_and_from_the_last_the_first_are_allowed(present, wanted):
+def test_the_next_stage_and_from_the_last_the_first_are_allowed(present: str | None, wanted: str) -> None:
     check_stage(STAGES, present, wanted)
 
     assert stages_after(STAGES, present) == (wanted,)
 
 
 @pytest.mark.parametrize(("present", "wanted"), FORBIDDEN)
-def test_any_other_stage_is_refused_with_what_was_allowed(present, wanted):
+def test_any_other_stage_is_refused_with_what_was_allowed(present: str | None, wanted: str) -> None:
     [allowed] = stages_after(STAGES, present)
 
     with pytest.raises(InvalidTransition) as refused:
@@ -70,7 +70,9 @@ def test_any_other_stage_is_refused_with_what_was_allowed(present, wanted):
         (None, "code", "The job is before its first stage and cannot become 'code'; allowed now: 'scaffold'."),
     ],
 )
-def test_a_refused_stage_is_told_in_a_sentence(present, wanted, sentence):
+def test_a_refused_stage_raises_a_sentence_that_names_the_allowed_ones(
+    present: str | None, wanted: str, sentence: str
+) -> None:
     with pytest.raises(InvalidTransition) as refused:
         check_stage(STAGES, present, wanted)
 
@@ -95,7 +97,7 @@ def test_a_refused_stage_is_told_in_a_sentence(present, wanted, sentence):
         ),
     ],
 )
-def test_returning_before_the_last_stage_is_refused_with_what_was_allowed(present, sentence):
+def test_returning_before_the_last_stage_is_refused_with_what_was_allowed(present: str | None, sentence: str) -> None:
     with pytest.raises(InvalidTransition) as refused:
         check_may_return(STAGES, present)
 
@@ -103,15 +105,15 @@ def test_returning_before_the_last_stage_is_refused_with_what_was_allowed(presen
     assert refused.value.wanted == "ready"
 
 
-def test_a_handler_may_return_at_the_last_stage():
+def test_a_handler_may_return_at_the_last_stage() -> None:
     check_may_return(STAGES, "checks")
 
 
-def test_without_stages_a_handler_returns_when_it_likes():
+def test_without_stages_a_handler_returns_when_it_likes() -> None:
     check_may_return((), None)
 
 
-def test_without_stages_none_can_be_entered_and_the_refusal_says_that_there_are_none():
+def test_without_stages_none_can_be_entered_and_the_refusal_says_that_there_are_none() -> None:
     assert stages_after((), None) == ()
 
     with pytest.raises(InvalidTransition) as refused:
@@ -122,14 +124,16 @@ def test_without_stages_none_can_be_entered_and_the_refusal_says_that_there_are_
     assert "first stage" not in str(refused.value)
 
 
-def test_a_single_stage_follows_itself_as_another_iteration():
+def test_a_single_stage_follows_itself_as_another_iteration() -> None:
     check_stage(("only",), None, "only")
     check_stage(("only",), "only", "only")
     check_may_return(("only",), "only")
 
 
 @given(declared, st.data())
-def test_every_walk_that_is_allowed_goes_round_the_stages_in_their_order(stages, data):
+def test_every_walk_that_is_allowed_goes_round_the_stages_in_their_order(
+    stages: tuple[str, ...], data: st.DataObject
+) -> None:
     wishes = data.draw(st.lists(st.sampled_from(stages) | names, max_size=40))
     present, walked = None, []
     for wanted in wishes:
@@ -141,7 +145,7 @@ def test_every_walk_that_is_allowed_goes_round_the_stages_in_their_order(stages,
 
 
 @given(declared, st.integers(1, 30))
-def test_going_round_the_stages_in_their_order_is_always_allowed(stages, steps):
+def test_going_round_the_stages_in_their_order_is_always_allowed(stages: tuple[str, ...], steps: int) -> None:
     present = None
     for step in range(steps):
         wanted = stages[step % len(stages)]
@@ -150,14 +154,14 @@ def test_going_round_the_stages_in_their_order_is_always_allowed(stages, steps):
 
 
 @given(declared, st.data())
-def test_exactly_one_stage_is_allowed_at_any_time(stages, data):
+def test_exactly_one_stage_is_allowed_at_any_time(stages: tuple[str, ...], data: st.DataObject) -> None:
     present = data.draw(st.none() | st.sampled_from(stages))
 
     assert sum(is_allowed(stages, present, wanted) for wanted in stages) == 1
 
 
 @given(declared, st.integers(0, 30))
-def test_a_walk_may_end_exactly_at_the_last_stage(stages, steps):
+def test_a_walk_may_end_exactly_at_the_last_stage(stages: tuple[str, ...], steps: int) -> None:
     present = stages[(steps - 1) % len(stages)] if steps else None
 
     assert may_return(stages, present) == (steps > 0 and steps % len(stages) == 0)

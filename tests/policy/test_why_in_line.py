@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from why_facts import FIVE_PAST, NOW, TOMORROW, facts, full, held, job
 
-from qo.policy.why import Blocked, Holder, explain
+from qo.values import GroupStatus
+from tests.policy.blocked_jobs import (
+    FIVE_PAST,
+    HIDDEN,
+    NOW,
+    TOMORROW,
+    explained,
+    full,
+    held_by,
+    held_since,
+    job,
+)
 
 BEHIND_TWO = "2 jobs are ahead of it in line"
-"""the beginning of a sentence about a job as `line` makes it"""
+"""The beginning of the sentence that `line` returns."""
 
 
-def line(*blocked: Blocked, ahead: int = 2, holders: tuple[Holder, ...] = (), has_worker: bool = True) -> str:
-    """The sentence about a job in line, behind two others unless told otherwise."""
-    return explain(facts(job(), ahead=ahead, blocked_by=blocked, holders=holders, has_worker=has_worker)).sentence
+def line(*groups: GroupStatus, ahead: int = 2, has_worker: bool = True) -> str:
+    """The sentence about a job in line that these groups block."""
+    return explained(job(), *groups, ahead=ahead, has_worker=has_worker).sentence
 
 
 # --- how many are ahead -----------------------------------------------------------------------------------------
@@ -34,7 +43,7 @@ def line(*blocked: Blocked, ahead: int = 2, holders: tuple[Holder, ...] = (), ha
         (1000, "1000 jobs are ahead of it in line; nothing else holds it up."),
     ],
 )
-def test_a_job_in_line_is_told_how_many_are_ahead(ahead, sentence):
+def test_a_job_in_line_says_how_many_are_ahead(ahead: int, sentence: str) -> None:
     assert line(ahead=ahead) == sentence
 
 
@@ -45,12 +54,12 @@ def test_a_job_in_line_is_told_how_many_are_ahead(ahead, sentence):
         (3, "3 jobs are ahead of it in line, and global is paused."),
     ],
 )
-def test_who_is_ahead_is_told_beside_every_other_reason(ahead, sentence):
-    assert line(Blocked(group="global", limit=None, active=0, paused=True), ahead=ahead) == sentence
+def test_the_number_of_jobs_ahead_stands_beside_every_other_reason(ahead: int, sentence: str) -> None:
+    assert line(GroupStatus(group="global", paused=True), ahead=ahead) == sentence
 
 
-def test_the_first_in_line_is_told_what_stops_it_all_the_same():
-    paused = Blocked(group="global", limit=None, active=0, paused=True)
+def test_the_first_in_line_says_what_stops_it_all_the_same() -> None:
+    paused = GroupStatus(group="global", paused=True)
 
     assert line(paused, ahead=0) == "It is the first in line, but global is paused."
 
@@ -58,22 +67,22 @@ def test_the_first_in_line_is_told_what_stops_it_all_the_same():
 # --- no worker --------------------------------------------------------------------------------------------------
 
 
-def test_a_task_that_no_worker_handles_is_named():
+def test_a_task_that_no_worker_handles_is_named() -> None:
     assert line(has_worker=False) == f"{BEHIND_TWO}, and no worker for task build is running."
 
 
-def test_without_a_live_worker_the_one_heard_of_last_is_named_and_when_that_was():
-    gone = facts(job(), ahead=2, has_worker=False, worker="mail-1", heard_at=NOW - timedelta(seconds=40))
-    told = explain(gone)
+def test_without_a_live_worker_the_last_known_worker_is_named_with_its_time() -> None:
+    heard_at = NOW - timedelta(seconds=40)
+    why = explained(job(), ahead=2, has_worker=False, worker="mail-1", heard_at=heard_at)
 
-    assert told.sentence == (
+    assert why.sentence == (
         f"{BEHIND_TWO}, and no worker for task build is running (mail-1 was last heard of 40 s ago)."
     )
-    assert (told.no_worker, told.worker, told.worker_heard_at) == (True, "mail-1", gone.heard_at)
+    assert (why.no_worker, why.worker, why.worker_heard_at) == (True, "mail-1", heard_at)
 
 
-def test_that_there_is_no_worker_comes_before_the_groups():
-    sentence = line(Blocked(group="gpu", limit=0, active=0), has_worker=False)
+def test_that_there_is_no_worker_comes_before_the_groups() -> None:
+    sentence = line(GroupStatus(group="gpu", limit=0), has_worker=False)
 
     assert sentence == (
         f"{BEHIND_TWO}, and no worker for task build is running; gpu has a limit of 0, so nobody starts in it."
@@ -84,30 +93,30 @@ def test_that_there_is_no_worker_comes_before_the_groups():
 
 
 @pytest.mark.parametrize("group", ["global", "build", "priority:90", "user:u1", "parent:107"])
-def test_a_paused_group_is_named(group):
-    assert line(Blocked(group=group, limit=None, active=0, paused=True)) == f"{BEHIND_TWO}, and {group} is paused."
+def test_a_paused_group_is_named(group: str) -> None:
+    assert line(GroupStatus(group=group, paused=True)) == f"{BEHIND_TWO}, and {group} is paused."
 
 
-def test_a_group_both_paused_and_full_is_paused_because_room_would_not_help():
-    paused = Blocked(group="gpu", limit=1, active=1, paused=True)
+def test_a_group_both_paused_and_full_is_paused_because_room_would_not_help() -> None:
+    paused = GroupStatus(group="gpu", limit=1, active=1, paused=True, slots=held_by("j7"))
 
-    assert line(paused, holders=held("j7")) == f"{BEHIND_TWO}, and gpu is paused."
+    assert line(paused) == f"{BEHIND_TWO}, and gpu is paused."
 
 
-def test_a_limit_of_zero_lets_nobody_in():
-    blocked = Blocked(group="gpu", limit=0, active=0)
+def test_a_limit_of_zero_lets_no_job_in() -> None:
+    blocked = GroupStatus(group="gpu", limit=0)
 
     assert line(blocked) == f"{BEHIND_TWO}, and gpu has a limit of 0, so nobody starts in it."
 
 
-def test_a_group_kept_elsewhere_says_when_it_is_tried_again():
-    closed = Blocked(group="quota", limit=None, active=0, closed_until=FIVE_PAST)
+def test_a_group_kept_elsewhere_says_when_it_is_tried_again() -> None:
+    closed = GroupStatus(group="quota", closed_until=FIVE_PAST)
 
     assert line(closed) == f"{BEHIND_TWO}, and quota is full elsewhere and is tried again at 12:05 UTC."
 
 
-def test_a_group_kept_elsewhere_says_the_day_too_when_it_is_another():
-    closed = Blocked(group="quota", limit=None, active=0, closed_until=TOMORROW)
+def test_a_group_kept_elsewhere_says_the_day_too_when_it_is_another() -> None:
+    closed = GroupStatus(group="quota", closed_until=TOMORROW)
 
     assert line(closed).endswith("tried again at 00:07 UTC on Thursday, 12 March 2026.")
 
@@ -119,7 +128,7 @@ def test_a_group_kept_elsewhere_says_the_day_too_when_it_is_another():
     ("limit", "taken"),
     [(1, "its slot is taken"), (2, "both its slots are taken"), (3, "all its 3 slots are taken")],
 )
-def test_a_full_group_is_told_with_the_number_of_its_slots(limit, taken):
+def test_a_full_group_is_named_with_the_number_of_its_slots(limit: int, taken: str) -> None:
     assert line(full(limit=limit)) == f"{BEHIND_TWO}, and gpu is full: {taken}."
 
 
@@ -141,8 +150,8 @@ def test_a_full_group_is_told_with_the_number_of_its_slots(limit, taken):
         ),
     ],
 )
-def test_holders_are_named_with_the_time_they_hold_and_beyond_three_counted(names, taken):
-    assert line(full(limit=len(names)), holders=held(*names)) == f"{BEHIND_TWO}, and gpu is full: {taken}."
+def test_holders_are_named_with_the_time_they_hold_and_beyond_three_counted(names: list[str], taken: str) -> None:
+    assert line(full(limit=len(names), slots=held_by(*names))) == f"{BEHIND_TWO}, and gpu is full: {taken}."
 
 
 @pytest.mark.parametrize(
@@ -156,49 +165,50 @@ def test_holders_are_named_with_the_time_they_hold_and_beyond_three_counted(name
     ],
     ids=["just now", "a second", "a minute", "over a day", "by the store's clock, which is ahead of ours"],
 )
-def test_the_time_a_holder_holds_is_said_in_words_and_never_negative(since, words):
-    holder = Holder(group="gpu", slot_id=0, holder="j7", since=since)
-
-    assert f"j7 (for {words})." in line(full(), holders=(holder,))
+def test_the_time_a_holder_holds_is_said_in_words_and_never_negative(since: datetime, words: str) -> None:
+    assert f"j7 (for {words})." in line(full(slots=(held_since(since, "j7"),)))
 
 
 @pytest.mark.parametrize(
     ("limit", "taken"), [(1, "its slot is taken"), (5, "all its 5 slots are taken"), (9, "all its 9 slots are taken")]
 )
-def test_holders_who_may_not_be_seen_are_only_counted(limit, taken):
-    hidden = held(*[None] * limit)
+def test_hidden_holders_are_only_counted(limit: int, taken: str) -> None:
+    hidden = held_by(*[HIDDEN] * limit)
 
-    assert line(full(limit=limit), holders=hidden) == f"{BEHIND_TWO}, and gpu is full: {taken}."
+    assert line(full(limit=limit, slots=hidden)) == f"{BEHIND_TWO}, and gpu is full: {taken}."
 
 
 @pytest.mark.parametrize(
     ("names", "by_whom"),
     [
-        (["mine", None, None], "mine (for 17 minutes) and 2 more"),
-        ([None, None, "mine"], "mine (for 19 minutes) and 2 more"),
-        (["mine", None, "too"], "mine (for 17 minutes), too (for 19 minutes) and 1 more"),
-        (["a", "b", "c", "d", None, None], "a (for 17 minutes), b (for 18 minutes), c (for 19 minutes) and 3 more"),
+        (["mine", HIDDEN, HIDDEN], "mine (for 17 minutes) and 2 more"),
+        ([HIDDEN, HIDDEN, "mine"], "mine (for 19 minutes) and 2 more"),
+        (["mine", HIDDEN, "too"], "mine (for 17 minutes), too (for 19 minutes) and 1 more"),
+        (["a", "b", "c", "d", HIDDEN, HIDDEN], "a (for 17 minutes), b (for 18 minutes), c (for 19 minutes) and 3 more"),
     ],
 )
-def test_a_person_sees_their_own_jobs_named_and_the_others_counted_beside_them(names, by_whom):
-    sentence = line(full(limit=len(names)), holders=held(*names))
+def test_a_person_sees_their_own_jobs_named_and_the_others_counted_beside_them(names: list[str], by_whom: str) -> None:
+    sentence = line(full(limit=len(names), slots=held_by(*names)))
 
     assert sentence == f"{BEHIND_TWO}, and gpu is full: all its {len(names)} slots are taken by {by_whom}."
 
 
-@pytest.mark.parametrize("names", [["mine", None, None], ["mine", None, "too"], ["a", "b", "c", "d", None, None]])
-def test_every_holder_is_either_named_or_counted(names):
-    sentence = line(full(limit=len(names)), holders=held(*names))
+@pytest.mark.parametrize(
+    "names", [["mine", HIDDEN, HIDDEN], ["mine", HIDDEN, "too"], ["a", "b", "c", "d", HIDDEN, HIDDEN]]
+)
+def test_every_holder_is_either_named_or_counted(names: list[str]) -> None:
+    sentence = line(full(limit=len(names), slots=held_by(*names)))
     counted = re.search(r"and (\d+) more", sentence)
 
     assert sentence.count("(for ") + (int(counted[1]) if counted else 0) == len(names)
 
 
-def test_a_group_over_its_lowered_limit_says_so_and_who_is_in_it():
-    over = Blocked(group="gpu", limit=1, active=3)
+def test_a_group_over_its_lowered_limit_says_so_and_names_its_holders() -> None:
+    over = GroupStatus(group="gpu", limit=1, active=3)
+    holders = held_by("a", "b", HIDDEN)
 
     assert line(over) == f"{BEHIND_TWO}, and gpu is over its limit of 1: 3 slots are taken."
-    assert line(over, holders=held("a", "b", None)) == (
+    assert line(GroupStatus(group="gpu", limit=1, active=3, slots=holders)) == (
         f"{BEHIND_TWO}, and gpu is over its limit of 1: "
         "3 slots are taken by a (for 17 minutes), b (for 18 minutes) and 1 more."
     )
@@ -207,19 +217,19 @@ def test_a_group_over_its_lowered_limit_says_so_and_who_is_in_it():
 # --- several groups at once -------------------------------------------------------------------------------------
 
 
-def test_several_full_groups_are_told_one_after_another_each_without_the_others_holders():
+def test_several_full_groups_are_named_in_order_each_without_the_holders_of_the_others() -> None:
     sentence = line(
-        full("global", limit=3),
-        full("gpu"),
-        holders=(*held(None, None, None, group="global"), *held(None, group="gpu")),
+        full("global", limit=3, slots=held_by(HIDDEN, HIDDEN, HIDDEN)),
+        full("gpu", slots=held_by(HIDDEN)),
     )
 
     assert sentence == (f"{BEHIND_TWO}, and global is full: all its 3 slots are taken; gpu is full: its slot is taken.")
 
 
-def test_each_of_several_groups_names_its_own_holders():
+def test_each_of_several_groups_names_its_own_holders() -> None:
     sentence = line(
-        full("user:u1"), full("gpu"), holders=(*held("a", group="user:u1"), *held("b", group="gpu", minutes=1))
+        full("user:u1", slots=held_by("a")),
+        full("gpu", slots=held_by("b", minutes=1)),
     )
 
     assert sentence == (
@@ -228,12 +238,12 @@ def test_each_of_several_groups_names_its_own_holders():
     )
 
 
-def test_reasons_of_every_kind_are_told_together_in_the_order_a_claim_meets_them():
+def test_reasons_of_every_kind_stand_together_in_the_order_a_claim_meets_them() -> None:
     sentence = line(
-        Blocked(group="global", limit=5, active=5, paused=True),
+        GroupStatus(group="global", limit=5, active=5, paused=True),
         full("build", limit=3),
-        Blocked(group="gpu", limit=0, active=0),
-        Blocked(group="quota", limit=None, active=0, closed_until=FIVE_PAST),
+        GroupStatus(group="gpu", limit=0),
+        GroupStatus(group="quota", closed_until=FIVE_PAST),
         has_worker=False,
     )
 
@@ -247,42 +257,38 @@ def test_reasons_of_every_kind_are_told_together_in_the_order_a_claim_meets_them
 # --- any combination reads as a sentence ------------------------------------------------------------------------
 
 groups = st.sampled_from(["global", "build", "user:u1", "gpu", "provider:ollama"])
+numbers = st.integers(0, 9)
 moments = st.timedeltas(timedelta(0), timedelta(days=40)).map(lambda age: NOW - age)
-blocked_groups = st.one_of(
-    st.builds(
-        Blocked, group=groups, limit=st.none() | st.integers(0, 9), active=st.integers(0, 9), paused=st.just(True)
-    ),
-    st.builds(Blocked, group=groups, limit=st.none(), active=st.integers(0, 9), closed_until=moments),
-    st.builds(full, groups, st.integers(0, 9)),
-    st.builds(lambda group, limit: Blocked(group=group, limit=limit, active=limit + 2), groups, st.integers(0, 9)),
-)
-some_holders = st.builds(
-    Holder,
-    group=groups,
-    slot_id=st.integers(0, 9),
-    holder=st.none() | st.sampled_from(["j1", "j2", "caller-3"]),
-    since=moments,
-)
 
 
-@given(
-    ahead=st.integers(0, 3),
-    blocked=st.lists(blocked_groups, max_size=5, unique_by=lambda blocked: blocked.group),
-    holders=st.lists(some_holders, max_size=12),
-    has_worker=st.booleans(),
-)
-def test_whatever_comes_together_reads_as_one_sentence(ahead, blocked, holders, has_worker):
-    sentence = line(*blocked, ahead=ahead, holders=tuple(holders), has_worker=has_worker)
+def blocking_groups(holders: list[str]) -> st.SearchStrategy[list[GroupStatus]]:
+    slots = st.lists(st.builds(held_since, moments, st.sampled_from(holders), slot_id=numbers), max_size=12).map(tuple)
+    paused = st.builds(
+        GroupStatus, group=groups, limit=st.none() | numbers, active=numbers, paused=st.just(True), slots=slots
+    )
+    closed = st.builds(GroupStatus, group=groups, active=numbers, closed_until=moments, slots=slots)
+    over = st.builds(
+        lambda group, limit, slots: GroupStatus(group=group, limit=limit, active=limit + 2, slots=slots),
+        groups,
+        numbers,
+        slots,
+    )
+    full_groups = st.builds(full, groups, numbers, slots=slots)
+    one = st.one_of(paused, closed, full_groups, over)
+    return st.lists(one, max_size=5, unique_by=lambda group: group.group)
+
+
+@given(ahead=st.integers(0, 3), blocked=blocking_groups(["j1", "j2", "caller-3", HIDDEN]), has_worker=st.booleans())
+def test_any_combination_of_reasons_reads_as_one_sentence(
+    ahead: int, blocked: list[GroupStatus], has_worker: bool
+) -> None:
+    sentence = line(*blocked, ahead=ahead, has_worker=has_worker)
 
     assert re.fullmatch(r"(It is|1 job is|[23] jobs are) [^\n]*[^ .;,:]\.", sentence)
     assert not re.search(r"  |None|\.\.|;;|,,|, and ;| -\d|\b1 (jobs|slots|seconds|minutes)\b", sentence)
     assert all(each.group in sentence for each in blocked)
 
 
-@given(st.lists(blocked_groups, max_size=5, unique_by=lambda blocked: blocked.group), st.lists(some_holders))
-def test_a_hidden_holder_leaves_no_trace_but_a_number(blocked, holders):
-    hidden = tuple(msgspec.structs.replace(holder, holder=None) for holder in holders)
-
-    sentence = line(*blocked, holders=hidden)
-
-    assert not re.search(r"j1|j2|caller-3| by ", sentence)
+@given(blocking_groups([HIDDEN]))
+def test_a_hidden_holder_leaves_no_trace_but_a_number(blocked: list[GroupStatus]) -> None:
+    assert not re.search(rf"{HIDDEN}| by ", line(*blocked))

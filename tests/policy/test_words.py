@@ -33,7 +33,7 @@ NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
         (100 * 3600 + 59 * 60, "100h 59m"),
     ],
 )
-def test_a_span_is_said_in_its_largest_units_rounded_down(seconds, words):
+def test_a_span_is_said_in_its_largest_units_rounded_down(seconds: float, words: str) -> None:
     assert span(seconds) == words
 
 
@@ -60,12 +60,12 @@ def test_logs_have_a_span_in_few_letters_rounded_down(seconds: float, words: str
 
 
 @pytest.mark.parametrize("seconds", [-0.5, -1, -3, -4000])
-def test_a_span_that_two_clocks_make_negative_is_no_time_at_all(seconds):
+def test_a_span_that_two_clocks_make_negative_is_no_time_at_all(seconds: float) -> None:
     assert span(seconds) == "0 seconds"
 
 
 @given(st.floats(0, 10**9), st.floats(0, 10**9))
-def test_a_longer_span_is_never_said_as_a_shorter_one(one, other):
+def test_a_longer_span_is_never_said_as_a_shorter_one(one: float, other: float) -> None:
     shorter, longer = sorted((one, other))
 
     assert said_seconds(span(shorter)) <= said_seconds(span(longer))
@@ -80,12 +80,12 @@ def said_seconds(words: str) -> int:
 
 
 @pytest.mark.parametrize(("number", "words"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (100, "100 jobs")])
-def test_only_one_is_singular(number, words):
+def test_only_one_is_singular(number: int, words: str) -> None:
     assert counted(number, "job") == words
 
 
 @pytest.mark.parametrize("original", [None, 4, 5, 100])
-def test_a_place_no_worse_than_at_first_is_told_with_the_warning_that_it_may_change(original):
+def test_a_place_no_worse_than_at_first_comes_with_the_warning_that_it_may_change(original: int | None) -> None:
     message = position_message(4, original, placed_ahead=None, displaced=None)
 
     assert message == "You are #4 in queue. Your position may change as priority jobs are added"
@@ -108,7 +108,9 @@ def test_a_place_no_worse_than_at_first_is_told_with_the_warning_that_it_may_cha
         (4, 6, None, "Originally #4, now #6: other jobs went ahead of you"),
     ],
 )
-def test_a_place_that_got_worse_says_from_where_and_why(original, position, placed_ahead, message):
+def test_a_place_that_got_worse_says_from_where_and_why(
+    original: int, position: int, placed_ahead: int | None, message: str
+) -> None:
     assert position_message(position, original, placed_ahead=placed_ahead, displaced=None) == message
 
 
@@ -120,12 +122,14 @@ def test_a_place_that_got_worse_says_from_where_and_why(original, position, plac
         ("priority", "Originally #4, now #6: the priority of your job was lowered"),
     ],
 )
-def test_a_job_that_a_person_put_back_is_told_so(displaced, placed_ahead, message):
+def test_the_message_of_a_job_that_a_person_put_back_says_so(
+    displaced: str, placed_ahead: int | None, message: str
+) -> None:
     assert position_message(6, 4, placed_ahead=placed_ahead, displaced=displaced) == message
 
 
 @pytest.mark.parametrize("displaced", ["moved", "priority"])
-def test_what_a_person_did_is_not_told_of_a_place_that_is_no_worse(displaced):
+def test_the_act_of_a_person_is_not_mentioned_for_a_place_that_is_no_worse(displaced: str) -> None:
     message = position_message(4, 4, placed_ahead=None, displaced=displaced)
 
     assert message == "You are #4 in queue. Your position may change as priority jobs are added"
@@ -140,7 +144,7 @@ def test_what_a_person_did_is_not_told_of_a_place_that_is_no_worse(displaced):
         (NOON + timedelta(hours=11, minutes=59, seconds=59), "23:59 UTC"),
     ],
 )
-def test_a_time_of_today_is_told_without_its_date(at, words):
+def test_a_time_of_today_has_no_date(at: datetime, words: str) -> None:
     assert clock_time(at, now=NOON) == words
 
 
@@ -152,22 +156,22 @@ def test_a_time_of_today_is_told_without_its_date(at, words):
         (NOON.replace(year=2027), "12:00 UTC on Thursday, 11 March 2027"),
     ],
 )
-def test_a_time_of_another_day_is_told_with_its_weekday_and_date(at, words):
+def test_a_time_of_another_day_has_its_weekday_and_date(at: datetime, words: str) -> None:
     assert clock_time(at, now=NOON) == words
 
 
-def test_the_day_of_a_month_is_told_without_a_leading_zero():
+def test_the_day_of_a_month_has_no_leading_zero() -> None:
     assert clock_time(NOON.replace(day=5), now=NOON) == "12:00 UTC on Thursday, 5 March 2026"
 
 
-def test_a_time_made_in_another_zone_is_told_in_utc():
+def test_a_time_made_in_another_zone_is_shown_in_utc() -> None:
     tokyo = timezone(timedelta(hours=9))
 
     assert clock_time(NOON.astimezone(tokyo), now=NOON) == "12:00 UTC"
     assert clock_time(datetime(2026, 3, 12, 1, 30, tzinfo=tokyo), now=NOON) == "16:30 UTC"
 
 
-def test_a_time_less_than_a_minute_ahead_is_told_to_the_second_so_that_it_does_not_seem_past():
+def test_a_time_less_than_a_minute_ahead_has_its_seconds_so_that_it_does_not_seem_past() -> None:
     now = NOON + timedelta(seconds=30)
 
     assert clock_time(now + timedelta(seconds=2), now=now) == "12:00:32 UTC"

@@ -1,6 +1,6 @@
-"""A program that submits 25 jobs at once through the front door: submitting_process.py URL NAME
+"""A program that submits 25 jobs at once through a queue: submitting_process.py URL NAME
 
-Says `connected`, waits for a line, sends all its submits, says `sent`, and then what came of each as JSON.
+Prints `connected`, waits for a line, sends all its submits, prints `sent`, and then their results as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUBMITS = 25
 class Answer(msgspec.Struct, frozen=True):
     job_id: str
     retry_after_seconds: float | None
-    """None: accepted"""
+    """None when the job was accepted."""
 
 
 async def main(url: str, name: str) -> None:
@@ -31,7 +31,7 @@ async def main(url: str, name: str) -> None:
         assert not any(submit.done() for submit in submits)
         say("sent")
         answers = await asyncio.gather(*submits, return_exceptions=True)
-    say(msgspec.json.encode([told(*each) for each in zip(ids, answers, strict=True)]).decode())
+    say(msgspec.json.encode([result_of(*each) for each in zip(ids, answers, strict=True)]).decode())
 
 
 def say(line: str) -> None:
@@ -39,7 +39,7 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def told(job_id: str, answer: qo.Job | BaseException) -> Answer:
+def result_of(job_id: str, answer: qo.Job | BaseException) -> Answer:
     if isinstance(answer, qo.Job):
         return Answer(job_id, None)
     if isinstance(answer, qo.QueueFull):

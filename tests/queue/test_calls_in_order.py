@@ -10,18 +10,18 @@ import threading
 from typing import Any
 
 import pytest
-from limiters_on_a_queue import (
+
+import qo
+from qo.limits.semaphore import user_semaphore
+from qo.queue.queue import SUBMIT_AT_ONCE, Queue
+from tests.limits.limiters_on_a_queue import (
     MakeLimiter,
     enter_and_leave,
     make_fixture,  # noqa: F401 - asked for by name
 )
-from running import running, soon, state_is, until
-from semaphore_staging import Staged, is_untouched, queue_on
-from slow_store import SlowStore
-
-import qo
-from qo.runtime.queue import SUBMIT_AT_ONCE, Queue
-from qo.runtime.semaphore import user_semaphore
+from tests.limits.semaphore_staging import Staged, is_untouched, queue_on
+from tests.worker.running import running, soon, state_is, until
+from tests.worker.slow_store import SlowStore
 
 SOON_SECONDS = 20
 SHORT_LEASE: dict[str, Any] = {"concurrency": {"default_lease_duration_secs": 0.6}}
@@ -40,7 +40,7 @@ async def begun(slow: SlowStore, name: str, times: int = 1) -> None:
 
 async def test_a_submit_that_was_not_sent_yet_does_not_go_out_after_its_caller_was_cancelled(queue: qo.Queue) -> None:
     slow = SlowStore(queue.store, {"submit"})
-    front = Queue(slow, queue.settings)  # type: ignore[arg-type]
+    front = Queue(slow, queue.settings)
     slow.hold_up()
     first = asyncio.create_task(front.submit("work", id="first"))
     await begun(slow, "submit")
@@ -59,7 +59,7 @@ async def test_a_submit_that_was_not_sent_yet_does_not_go_out_after_its_caller_w
 
 async def test_a_caller_whose_submit_was_cancelled_on_its_way_can_ask_again_by_the_same_id(queue: qo.Queue) -> None:
     slow = SlowStore(queue.store, {"submit"})
-    front = Queue(slow, queue.settings)  # type: ignore[arg-type]
+    front = Queue(slow, queue.settings)
     slow.hold_up()
     submit = asyncio.create_task(front.submit("work", 1, id="job"))
     await begun(slow, "submit")
@@ -75,7 +75,7 @@ async def test_a_caller_whose_submit_was_cancelled_on_its_way_can_ask_again_by_t
 
 async def test_a_long_submit_that_is_cancelled_sends_no_further_portion(queue: qo.Queue) -> None:
     slow = SlowStore(queue.store, {"submit"})
-    front = Queue(slow, queue.settings)  # type: ignore[arg-type]
+    front = Queue(slow, queue.settings)
     slow.hold_up()
     submit = asyncio.create_task(front.submit_many([qo.New("work")] * (4 * SUBMIT_AT_ONCE)))
     await begun(slow, "submit", 2)
@@ -277,7 +277,7 @@ async def test_a_slot_taken_behind_a_release_that_was_cancelled_is_kept(queue: q
 async def test_a_manager_cancelled_at_whatever_call_leaves_no_new_slot_behind(
     queue: qo.Queue, when: str, had_one: bool
 ) -> None:
-    calls = ("set_limits", "group", "acquire")
+    calls = ("set_limits", "groups", "acquire")
     for at in range(1, len(calls) + 1):
         group, left = f"api-{at}", at
         if had_one:

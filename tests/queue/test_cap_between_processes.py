@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-import submitting_process
-from submitting_process import SUBMITS, Answer
 
 import qo
+from tests.processes import Process, command_of
+from tests.queue.submitting_process import SUBMITS, Answer
 
 PROCESSES = 4
 AT_MOST_SECONDS = 60
@@ -40,38 +39,25 @@ async def nobody_else_writes(store: Any) -> AsyncIterator[None]:
         await holding
 
 
-async def says(process: asyncio.subprocess.Process) -> str:
-    assert process.stdout is not None
-    return (await process.stdout.readline()).decode().strip()
-
-
 async def test_a_hundred_submits_in_four_processes_at_99_of_100_admit_exactly_one(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'qo.db'}"
-    processes: list[asyncio.subprocess.Process] = []
     async with asyncio.timeout(AT_MOST_SECONDS), await qo.connect(url) as queue:
         await queue.submit_many([qo.New("build")] * 99)
-        try:
-            for number in range(PROCESSES):
-                processes.append(
-                    await asyncio.create_subprocess_exec(
-                        *(sys.executable, submitting_process.__file__, url, f"process-{number}"),
-                        stdin=asyncio.subprocess.PIPE,
-                        stdout=asyncio.subprocess.PIPE,
-                    )
-                )
-            assert [await says(process) for process in processes] == ["connected"] * PROCESSES
+        with ExitStack() as until_the_end:
+            processes = [
+                until_the_end.enter_context(Process(command_of("tests.queue.submitting_process", url, f"process-{n}")))
+                for n in range(PROCESSES)
+            ]
+            for process in processes:
+                await process.line_with("connected")
             async with nobody_else_writes(queue.store):
                 for process in processes:
-                    process.stdin.write(b"go\n")  # type: ignore[union-attr]
+                    process.say("go")
                 # All hundred are under way now, and none can have been answered.
-                assert [await says(process) for process in processes] == ["sent"] * PROCESSES
-            told = [msgspec.json.decode(await says(process), type=list[Answer]) for process in processes]
-            assert [await process.wait() for process in processes] == [0] * PROCESSES
-        finally:
-            for process in processes:
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+                for process in processes:
+                    await process.line_with("sent")
+            told = [msgspec.json.decode(await process.line_with("["), type=list[Answer]) for process in processes]
+            assert [await process.ended() for process in processes] == [0] * PROCESSES
 
         answers = [answer for of_one in told for answer in of_one]
         assert len(answers) == PROCESSES * SUBMITS == 100
@@ -80,7 +66,7 @@ async def test_a_hundred_submits_in_four_processes_at_99_of_100_admit_exactly_on
 
         # One job over the cap, ten minutes as the first guess, one place: a quarter of an hour.
         assert set(refused.values()) == {QUARTER_HOUR_SECONDS}
-        assert await queue.store.waiting_count() == 100
+        assert (await queue.store.line(limit=0)).queued == 100
         for job_id in refused:
             with pytest.raises(qo.JobNotFound):
                 await queue.get(job_id)

@@ -6,24 +6,25 @@ import asyncio
 from typing import Any
 
 import pytest
-from running import soon
 
 import qo
-from qo.policy.estimate import duration_of_task, not_known, starts_now
-from qo.runtime import estimator
-from qo.runtime.estimator import Estimator
-from qo.store.values import Average, Registration, TaskOptions
+from qo.policy.estimates.base import duration_of_task, not_known, starts_now
+from qo.policy.estimates.forecast import Forecast, Situation, forecast_line
+from qo.queue import estimator
+from qo.queue.estimator import Estimator
+from qo.settings import Settings
+from qo.values import Average, Registration, TaskOptions
+from tests.worker.running import soon
 
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs were in line at each replay."""
     counted: list[int] = []
-    replay = estimator.forecast_line
 
-    def counting(situation: Any, settings: Any) -> Any:
+    def counting(situation: Situation, settings: Settings) -> Forecast:
         counted.append(len(situation.line))
-        return replay(situation, settings)
+        return forecast_line(situation, settings)
 
     monkeypatch.setattr(estimator, "forecast_line", counting)
     return counted
@@ -47,6 +48,8 @@ async def test_a_job_in_line_is_read_with_its_estimate(queue: qo.Queue) -> None:
 
     assert read is not None
     assert read.estimate_seconds == pytest.approx(120, rel=0.15)
+    assert read.lower_bound is not None
+    assert read.upper_bound is not None
     assert read.lower_bound < 120 < read.upper_bound
     assert third.estimate is None  # type: ignore[union-attr]  # nobody waits for a replay to submit
 
@@ -63,7 +66,7 @@ async def test_jobs_in_a_list_have_each_their_own_estimate_and_those_not_in_line
     assert told["later"] is None
 
 
-async def test_before_anything_has_run_only_those_with_a_tier_are_told_a_first_guess(queue: qo.Queue) -> None:
+async def test_before_any_run_only_jobs_with_a_tier_get_a_first_guess(queue: qo.Queue) -> None:
     worker = Registration(
         name="w", tasks=(TaskOptions(name="build"), TaskOptions(name="mail")), places=1, lifetime_ms=10**9
     )
@@ -84,7 +87,7 @@ async def test_before_anything_has_run_only_those_with_a_tier_are_told_a_first_g
     assert second.estimate.message == "not known yet: no job of task build has ended, and it has no tier"
 
 
-async def test_without_a_worker_a_job_is_told_no_time_but_why(queue: qo.Queue) -> None:
+async def test_without_a_worker_the_estimate_says_why_there_is_no_time(queue: qo.Queue) -> None:
     job = await queue.submit("build", user="ada", tier="partner")
 
     estimate = (await queue.get(job.id)).estimate
@@ -95,7 +98,7 @@ async def test_without_a_worker_a_job_is_told_no_time_but_why(queue: qo.Queue) -
     assert estimate.message == "not known yet: no worker runs task build"
 
 
-async def test_with_an_idle_worker_a_job_is_told_that_it_starts_now(queue: qo.Queue) -> None:
+async def test_with_an_idle_worker_the_estimate_says_that_the_job_starts_now(queue: qo.Queue) -> None:
     await queue.store.register(Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9))
     job = await queue.submit("build")
 
@@ -107,7 +110,7 @@ async def test_with_an_idle_worker_a_job_is_told_that_it_starts_now(queue: qo.Qu
 
 @pytest.mark.parametrize("has_run", [True, False])
 @pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
-async def test_a_job_that_cannot_start_as_things_stand_is_told_why_instead_of_when(
+async def test_the_estimate_of_a_job_that_cannot_start_says_why_instead_of_when(
     queue: qo.Queue, has_run: bool, was_replayed: bool
 ) -> None:
     await one_place_and_runs_of_a_minute(queue, has_run=has_run)
@@ -127,7 +130,7 @@ async def test_a_job_that_cannot_start_as_things_stand_is_told_why_instead_of_wh
     assert told["free"] == starts_now()
 
 
-async def test_a_job_that_came_after_the_replay_is_not_told_by_one_that_cannot_start(queue: qo.Queue) -> None:
+async def test_a_job_that_came_after_the_replay_is_not_estimated_by_a_job_that_cannot_start(queue: qo.Queue) -> None:
     await one_place_and_runs_of_a_minute(queue)
     await queue.pause("gpu")
     await queue.submit_many([qo.New("build", groups=["gpu"])] * 3)
@@ -138,13 +141,14 @@ async def test_a_job_that_came_after_the_replay_is_not_told_by_one_that_cannot_s
     estimate = (await queue.get("urgent")).estimate
 
     assert estimate is not None
+    assert estimate.estimate_seconds is not None
     assert estimate.estimate_seconds < 10
 
 
 # --- what it costs --------------------------------------------------------------------------------------------
 
 
-async def test_a_thousand_who_get_their_job_at_once_share_one_replay(queue: qo.Queue, replays: list[int]) -> None:
+async def test_a_thousand_reads_at_once_share_one_replay(queue: qo.Queue, replays: list[int]) -> None:
     await one_place_and_runs_of_a_minute(queue)
     await queue.submit_many([qo.New("build", id=f"job-{number}") for number in range(1000)])
 
@@ -180,7 +184,7 @@ async def test_while_the_forecast_is_fresh_an_estimate_is_a_look_up(
     async def asked_the_store(*args: Any, **options: Any) -> Any:
         raise AssertionError("a look-up asks nobody")
 
-    for read in ("line", "leases", "groups", "group", "workers", "averages", "events", "estimate_errors"):
+    for read in ("line", "leases", "groups", "workers", "observed", "events"):
         monkeypatch.setattr(queue.store, read, asked_the_store)
     (after,) = await queue._estimator.estimates_of([job])
 
@@ -192,7 +196,7 @@ async def test_while_the_forecast_is_fresh_an_estimate_is_a_look_up(
 
 
 @pytest.mark.parametrize("failure", [qo.StoreUnavailable("away"), ZeroDivisionError("wrong")], ids=["store", "bug"])
-async def test_where_estimates_cannot_be_worked_out_jobs_are_told_without(
+async def test_jobs_are_returned_without_estimates_that_cannot_be_computed(
     queue: qo.Queue, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     await queue.submit("build", id="a")
@@ -208,7 +212,7 @@ async def test_where_estimates_cannot_be_worked_out_jobs_are_told_without(
         await queue.estimate("a")
 
 
-async def test_who_waits_for_a_replay_while_the_queue_is_closed_is_not_cancelled(
+async def test_a_caller_that_waits_for_a_replay_while_the_queue_closes_is_not_cancelled(
     queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await queue.submit("build", id="a")

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import shared_server
-from wrong_calls import CALLS
 
 import qo
 import qo.sync
+from tests.api.wrong_calls import CALLS
+from tests.servers.redis import shared_server
 
-CLASSES = {
+CLASSES: dict[str, Callable[[qo.Queue], object]] = {
     "Queue": lambda queue: queue,
     "Worker": lambda queue: worker_on(queue),
     "Semaphore": lambda queue: qo.user_semaphore(queue, "ada", "partner"),
@@ -34,7 +34,11 @@ def is_asynchronous(name: str) -> bool:
 
 
 ASYNCHRONOUS = [name for name in CALLS if is_asynchronous(name) and name not in NOT_OF_A_LOOP]
-MORE = {"Queue.move": {"before": "b"}, "Queue.submit_many": {"jobs": [qo.New("greet")]}, "Queue.limit": {"group": "g"}}
+MORE: dict[str, dict[str, object]] = {
+    "Queue.move": {"before": "b"},
+    "Queue.submit_many": {"jobs": [qo.New("greet")]},
+    "Queue.limit": {"group": "g"},
+}
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
@@ -84,7 +88,7 @@ def test_every_call_in_a_second_run_names_the_cause(url: str) -> None:
     asyncio.run(asyncio.wait_for(queue.close(), 20))
 
 
-def test_every_call_beside_a_loop_that_runs_names_the_cause_and_disturbs_nobody(url: str) -> None:
+def test_every_call_beside_a_running_loop_names_the_cause_and_disturbs_no_other(url: str) -> None:
     ready, done = threading.Event(), threading.Event()
     shared: list[qo.Queue] = []
     ended: list[qo.State] = []

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from clocked import ClockedStore
-from running import soon
 
 import qo
 from qo.job import State
-from qo.runtime.queue import Queue
-from qo.runtime.upkeep import Upkeep
+from qo.queue.queue import Queue
+from qo.worker.upkeep import Upkeep
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import soon
 
 MUCH_LATER = 1_900_000_000_000
 
 
-async def test_a_phase_behind_a_cancelled_one_says_so_and_goes_on_when_that_is_submitted_again(
+async def test_a_phase_behind_a_cancelled_phase_says_so_and_goes_on_when_that_is_submitted_again(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
     worker.task("build")(lambda: None)
@@ -44,14 +44,13 @@ async def test_a_phase_that_is_taken_is_refused_with_what_to_do(queue: qo.Queue)
         await queue.submit("build", parent="app", phase=1)
 
 
-async def test_a_phase_submitted_after_the_retention_of_the_one_before_says_what_to_do(
+async def test_a_phase_submitted_after_the_retention_of_the_phase_before_says_what_to_do(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
-    clock = ClockedStore(queue.store, now=MUCH_LATER)
-    clocked = Queue(clock, queue.settings)  # type: ignore[arg-type]
     worker.task("build")(lambda: None)
     await queue.submit("build", parent="app", phase=1)
     await soon(worker.run_until_idle())
+    clocked = Queue(ClockedStore(queue.store, now=MUCH_LATER), queue.settings)
     await Upkeep(clocked, notifier=None, cursor=0).tend()  # type: ignore[arg-type]
 
     two = await queue.submit("build", parent="app", phase=2)

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from running import running, soon, state_is
 
 import qo
-from qo.runtime.exchange import FINISH_AT_MOST
-from qo.runtime.execution import Execution
-from qo.runtime.gathering import Gathering
-from qo.runtime.heartbeat import Heartbeat
-from qo.runtime.membership import Membership
-from qo.runtime.portions import MOST_BYTES, RENEW_AT_ONCE, Portion
-from qo.runtime.queue import SUBMIT_AT_ONCE, Queue
-from qo.store.values import Registration
+from qo.loops.gathering import Gathering
+from qo.loops.portions import MOST_BYTES, RENEW_AT_ONCE, Portion
+from qo.queue.queue import SUBMIT_AT_ONCE, Queue
+from qo.values import Registration
+from qo.worker.exchange import FINISH_AT_MOST
+from qo.worker.execution import Execution
+from qo.worker.heartbeat import Heartbeat
+from qo.worker.membership import Membership
+from tests.worker.running import running, soon, state_is
 
 LARGE = "x" * 300_000
 """three of them are less than 1 MiB, four are more"""
@@ -105,7 +105,7 @@ async def test_checkpoints_that_gather_go_in_portions_of_one_mebibyte(queue: qo.
     assert max(sizes) <= MOST_BYTES
 
 
-async def test_results_are_told_in_portions_of_one_mebibyte(queue: qo.Queue) -> None:
+async def test_results_go_in_portions_of_one_mebibyte(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, "worker-1", concurrency=20)
     sizes = counted(queue.store, "finish", lambda items: sum(len(each.result or b"") for each in items))
     all_begun = asyncio.Barrier(8)
@@ -154,7 +154,6 @@ async def test_many_leases_are_renewed_in_portions(queue: qo.Queue) -> None:
         heartbeat.hold(cast("Execution", SimpleNamespace(lease=lease)))
 
     await heartbeat.beat()
-    heartbeat._beating.close()
 
     assert calls == [RENEW_AT_ONCE, 1]
     assert len(told) == RENEW_AT_ONCE + 1

@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from running import running, soon, until
 
 import qo
 from qo.errors import StoreUnavailable
 from qo.event import Event
-from qo.runtime import positions as positions_module
-from qo.runtime.positions import Positions
-from qo.store.values import Outcome, Place
+from qo.queue import positions as positions_module
+from qo.queue.positions import Positions
+from qo.values import Outcome, Place
+from tests.worker.running import running, soon, until
 
 
 class Time:
@@ -120,7 +120,7 @@ async def heard(watcher: Watcher, kind: str) -> None:
     await until(has_heard)
 
 
-async def test_a_position_is_told_when_it_changed_and_with_what_a_user_reads(queue: qo.Queue, time: Time) -> None:
+async def test_a_changed_position_is_published_with_the_message_for_the_user(queue: qo.Queue, time: Time) -> None:
     for name in "abc":
         await queue.submit("build", id=name)
     async with watching(queue, "c") as watcher:
@@ -142,7 +142,7 @@ async def test_a_position_is_told_when_it_changed_and_with_what_a_user_reads(que
     assert second.detail["position_message"] == "Originally #3, now #4: 2 priority jobs were placed ahead of you"
 
 
-async def test_a_position_that_does_not_change_is_told_every_five_seconds(queue: qo.Queue, time: Time) -> None:
+async def test_a_position_that_does_not_change_is_published_every_five_seconds(queue: qo.Queue, time: Time) -> None:
     job = await queue.submit("build")
     async with watching(queue, job.id) as watcher:
         counts = []
@@ -154,7 +154,7 @@ async def test_a_position_that_does_not_change_is_told_every_five_seconds(queue:
     assert counts == [second // 5 for second in range(1, 16)]
 
 
-async def test_many_changes_within_a_second_are_told_once(queue: qo.Queue, time: Time) -> None:
+async def test_many_changes_within_a_second_are_published_once(queue: qo.Queue, time: Time) -> None:
     for name in "abcdef":
         await queue.submit("build", id=name)
     async with watching(queue, "f") as watcher:
@@ -168,8 +168,9 @@ async def test_many_changes_within_a_second_are_told_once(queue: qo.Queue, time:
 async def test_a_hundred_watchers_of_a_hundred_jobs_cost_one_read_a_tick(
     queue: qo.Queue, time: Time, asked: Asked
 ) -> None:
-    jobs = await queue.submit_many([qo.New("build", id=f"job-{number:03d}") for number in range(101)])
-    async with contexts([watching(queue, job.id) for job in jobs[1:]]) as watchers:
+    jobs = [f"job-{number:03d}" for number in range(101)]
+    await queue.submit_many([qo.New("build", id=job_id) for job_id in jobs])
+    async with contexts([watching(queue, job_id) for job_id in jobs[1:]]) as watchers:
         await queue.cancel("job-000")
         await time.second()
 
@@ -187,7 +188,7 @@ async def test_watchers_of_the_same_job_ask_for_it_once(queue: qo.Queue, time: T
     assert asked.calls == [[job.id]]
 
 
-async def test_nothing_is_read_while_nobody_watches_a_job_in_line(queue: qo.Queue, time: Time, asked: Asked) -> None:
+async def test_nothing_is_read_while_no_job_in_line_is_watched(queue: qo.Queue, time: Time, asked: Asked) -> None:
     later = await queue.submit("build", delay=3600)
     job = await queue.submit("build")
     async with watching(queue, later.id):
@@ -203,7 +204,7 @@ async def test_nothing_is_read_while_nobody_watches_a_job_in_line(queue: qo.Queu
     assert len(asked.calls) == 1
 
 
-async def test_who_leaves_ends_the_ticks(queue: qo.Queue, time: Time) -> None:
+async def test_the_last_watcher_that_leaves_ends_the_ticks(queue: qo.Queue, time: Time) -> None:
     job = await queue.submit("build")
     async with watching(queue, job.id):
         await time.second()
@@ -212,7 +213,7 @@ async def test_who_leaves_ends_the_ticks(queue: qo.Queue, time: Time) -> None:
     assert queue._positions._watched == set()
 
 
-async def test_a_job_that_comes_back_is_told_of_again(queue: qo.Queue, time: Time) -> None:
+async def test_positions_of_a_job_that_comes_back_are_published_again(queue: qo.Queue, time: Time) -> None:
     job = await queue.submit("build")
     async with watching(queue, job.id) as watcher:
         claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
@@ -227,7 +228,7 @@ async def test_a_job_that_comes_back_is_told_of_again(queue: qo.Queue, time: Tim
         assert watcher.positions() == [2]
 
 
-async def test_a_position_that_was_read_before_the_job_started_is_not_told_after_it(
+async def test_a_position_that_was_read_before_the_job_started_is_not_published_after_it(
     queue: qo.Queue, time: Time, asked: Asked
 ) -> None:
     """The job starts, and its watcher hears of it, while its position is on the way from the store."""
@@ -275,7 +276,7 @@ async def test_a_watcher_that_does_not_listen_finds_the_newest_position_only(que
     assert [first.detail["position"], second.detail["position"], third.kind] == [3, 1, "cancelled"]
 
 
-async def test_whoever_goes_on_behind_a_position_misses_and_repeats_nothing(queue: qo.Queue, time: Time) -> None:
+async def test_a_watch_that_goes_on_behind_a_position_misses_and_repeats_nothing(queue: qo.Queue, time: Time) -> None:
     for name in "ab":
         await queue.submit("build", id=name)
     async with watching(queue, "b") as watcher:
@@ -298,7 +299,7 @@ async def test_whoever_goes_on_behind_a_position_misses_and_repeats_nothing(queu
     assert watcher.heard[1].id == watcher.heard[0].id > position.id
 
 
-async def test_who_waits_for_the_end_of_a_job_reads_no_positions(queue: qo.Queue, time: Time, asked: Asked) -> None:
+async def test_waiting_for_the_end_of_a_job_reads_no_positions(queue: qo.Queue, time: Time, asked: Asked) -> None:
     job = await queue.submit("build")
     waiting = asyncio.create_task(queue.wait(job.id))
     await until(lambda: _is_watched(queue, job.id))

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 import qo
-from qo.policy.estimate import duration_of_task, duration_of_tier
-from qo.runtime.queue import SUBMIT_AT_ONCE
-from qo.store.values import Average, Outcome, Registration, TaskOptions
+from qo.policy.estimates.base import duration_of_task, duration_of_tier
+from qo.queue.queue import SUBMIT_AT_ONCE
+from qo.values import Average, Outcome, Registration, TaskOptions
 
 
 async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
@@ -29,7 +29,7 @@ async def test_a_submitted_job_knows_its_place_in_line(queue: qo.Queue) -> None:
     assert msgspec.structs.replace(await queue.get(job.id), estimate=None) == job
 
 
-async def test_a_job_that_was_overtaken_is_told_by_how_many(queue: qo.Queue) -> None:
+async def test_the_message_of_an_overtaken_job_says_by_how_many(queue: qo.Queue) -> None:
     job = await queue.submit("build")
     await queue.submit("build", priority="high")
     await queue.submit("build", priority="urgent")
@@ -39,7 +39,7 @@ async def test_a_job_that_was_overtaken_is_told_by_how_many(queue: qo.Queue) -> 
     )
 
 
-async def test_a_job_that_an_operator_moved_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+async def test_the_message_of_a_job_that_an_operator_moved_names_no_priority_jobs(queue: qo.Queue) -> None:
     for name in "abc":
         await queue.submit("build", id=name)
 
@@ -54,7 +54,7 @@ async def test_a_job_that_an_operator_moved_is_told_of_no_priority_jobs(queue: q
     ]
 
 
-async def test_a_job_whose_own_priority_was_lowered_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+async def test_the_message_of_a_job_whose_own_priority_was_lowered_names_no_priority_jobs(queue: qo.Queue) -> None:
     for name in "abc":
         await queue.submit("build", id=name)
 
@@ -63,7 +63,7 @@ async def test_a_job_whose_own_priority_was_lowered_is_told_of_no_priority_jobs(
     assert (await queue.get("a")).position_message == "Originally #1, now #3: the priority of your job was lowered"
 
 
-async def test_a_job_behind_one_that_was_handed_back_is_told_of_no_priority_jobs(queue: qo.Queue) -> None:
+async def test_the_message_of_a_job_behind_a_returned_job_names_no_priority_jobs(queue: qo.Queue) -> None:
     await queue.submit("build", id="first")
     claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
     await queue.submit("build", id="second")
@@ -75,7 +75,7 @@ async def test_a_job_behind_one_that_was_handed_back_is_told_of_no_priority_jobs
     assert (await queue.jobs())[1].position_message == expected
 
 
-async def test_jobs_that_are_listed_are_told_by_how_many_they_were_overtaken(queue: qo.Queue) -> None:
+async def test_the_messages_of_listed_jobs_say_by_how_many_they_were_overtaken(queue: qo.Queue) -> None:
     for name in "ab":
         await queue.submit("build", id=name)
     await queue.submit("build", priority="high")
@@ -86,7 +86,7 @@ async def test_jobs_that_are_listed_are_told_by_how_many_they_were_overtaken(que
     ]
 
 
-async def test_a_job_that_starts_while_it_is_read_is_told_no_place(queue: qo.Queue) -> None:
+async def test_a_job_that_starts_while_it_is_read_has_no_count_of_jobs_placed_ahead(queue: qo.Queue) -> None:
     """Who was placed ahead is asked after the job was read; by then it may have left the line."""
     job = await queue.submit("build")
     await queue.submit("build", priority="high")
@@ -154,7 +154,7 @@ async def test_a_long_list_goes_in_portions_and_keeps_its_order(queue: qo.Queue)
 
 
 @pytest.mark.parametrize("place", [0, SUBMIT_AT_ONCE, 2 * SUBMIT_AT_ONCE])
-async def test_one_malformed_job_in_a_long_list_and_none_is_submitted(queue: qo.Queue, place: int) -> None:
+async def test_with_one_malformed_job_in_a_long_list_none_is_submitted(queue: qo.Queue, place: int) -> None:
     jobs = [qo.New("build")] * (2 * SUBMIT_AT_ONCE + 1)
     jobs[place] = qo.New("build", user="\0")
 
@@ -164,7 +164,7 @@ async def test_one_malformed_job_in_a_long_list_and_none_is_submitted(queue: qo.
     assert await queue.jobs() == []
 
 
-async def test_a_store_that_fails_in_a_long_list_is_told_and_nothing_goes_on_behind(queue: qo.Queue) -> None:
+async def test_a_store_that_fails_in_a_long_list_raises_and_nothing_is_submitted_after_it(queue: qo.Queue) -> None:
     submit, calls = queue.store.submit, 0
 
     async def fails_at_the_second(submissions: Any) -> Any:
@@ -268,7 +268,7 @@ async def test_a_full_line_refuses_users_and_says_when_to_come_back(queue: qo.Qu
     assert (await queue.submit("build")).position == 101
 
 
-async def test_a_submits_own_limit_is_for_the_tasks_group_or_the_one_it_names(queue: qo.Queue) -> None:
+async def test_a_submits_own_limit_is_for_the_tasks_group_or_the_group_it_names(queue: qo.Queue) -> None:
     await queue.submit("build", concurrency_limit=4)
     named = await queue.submit("mail", concurrency_group="smtp", concurrency_limit=2)
 
@@ -338,7 +338,7 @@ async def test_concurrent_submits_go_together_and_each_gets_its_own_answer(queue
         calls.append(len(submissions))
         return await submit(submissions, **options)
 
-    queue._submitting._send = counted  # type: ignore[method-assign]
+    queue._submitting._send = counted
     jobs = await asyncio.gather(*(queue.submit("build", n, id=f"job-{n}") for n in range(250)))
 
     assert [job.id for job in jobs] == [f"job-{n}" for n in range(250)]

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
 
 import qo
 from qo.job import State
+from qo.loops.system import System
 from qo.policy.days import DAY_MS
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
+from tests.worker.clocked import ClockedStore
 
 MIDNIGHT = 1_900_022_400_000  # of some day
 NOON = MIDNIGHT + DAY_MS // 2
@@ -28,7 +29,7 @@ def clock(queue: qo.Queue) -> ClockedStore:
 
 @pytest.fixture
 def clocked(queue: qo.Queue, clock: ClockedStore) -> qo.Queue:
-    return Queue(clock, queue.settings, draw=random.Random(1).random)  # type: ignore[arg-type]
+    return Queue(clock, queue.settings, system=System(draw=random.Random(1).random))
 
 
 # --- tiers ----------------------------------------------------------------------------------------------------
@@ -164,7 +165,7 @@ async def test_nothing_floods_at_midnight(clocked: qo.Queue, clock: ClockedStore
     users = [f"user-{number}" for number in range(200)]
     quota = 10
     settings = load_settings({"tiers": {"ten": {"jobs_per_day": quota}}, "queue": {"cap": 100_000}}, environ={})
-    queue = Queue(clock, settings, draw=random.Random(7).random)  # type: ignore[arg-type]
+    queue = Queue(clock, settings, system=System(draw=random.Random(7).random))
     submitted: dict[str, list[str]] = {}
     for user in users:
         answers = await queue.submit_many([qo.New("build", user=user, tier="ten")] * (2 * quota))
@@ -175,7 +176,7 @@ async def test_nothing_floods_at_midnight(clocked: qo.Queue, clock: ClockedStore
     order: dict[str, list[str]] = {user: [] for user in users}
     for minute in range(61):
         clock.now = tomorrow + minute * MINUTE_MS
-        before = await queue.store.newest_event()
+        before = (await queue.store.events(None)).cursor
         while (await queue.store.catch_up()).more:
             pass
         events = await queue.store.events(before, kinds=["queued"], limit=10_000)
@@ -198,7 +199,7 @@ async def test_the_jitter_of_deferred_jobs_is_drawn_and_fills_the_hour_after_mid
 ) -> None:
     """With what a queue draws by itself. That 200 draws leave a quarter of the hour empty is as good as impossible."""
     settings = load_settings({"tiers": {"one": {"jobs_per_day": 1}}, "queue": {"cap": 1000}}, environ={})
-    plain = Queue(clock, settings)  # type: ignore[arg-type]
+    plain = Queue(clock, settings)
     users = [f"user-{number}" for number in range(200)]
     await plain.submit_many([qo.New("build", user=user, tier="one") for user in users])
 

@@ -9,8 +9,8 @@ import pytest
 
 import qo
 from qo.errors import InvalidValue, UnknownTier
-from qo.policy.estimate import duration_of_tier
-from qo.runtime.wait_times import WaitTimeEstimator
+from qo.policy.estimates.base import duration_of_tier
+from qo.queue.wait_times import WaitTimeEstimator
 
 
 @pytest.mark.parametrize(("tier", "guess"), [("bootstrapper", 480), ("partner", 600), ("cto_scale", 900)])
@@ -22,7 +22,7 @@ async def test_before_any_run_a_tiers_first_guess_counts(queue: qo.Queue, tier: 
     assert estimate.message.endswith(" (first guess)")
 
 
-async def test_fifth_at_two_workers_is_told_in_words(queue: qo.Queue) -> None:
+async def test_the_estimate_of_the_fifth_job_at_two_workers_is_a_range_in_words(queue: qo.Queue) -> None:
     estimator = WaitTimeEstimator(queue)
     await estimator.record_completion("partner", 600)
 
@@ -49,7 +49,7 @@ async def test_no_completion_is_lost_when_many_are_recorded_at_once(queue: qo.Qu
 
     await asyncio.gather(*(estimator.record_completion("partner", 60) for _ in range(50)))
 
-    average = (await queue.store.averages([duration_of_tier("partner")]))[duration_of_tier("partner")]
+    average = (await queue.store.observed([duration_of_tier("partner")])).averages[duration_of_tier("partner")]
     assert (average.count, round(average.value, 3)) == (50, 60.0)
 
 
@@ -64,7 +64,7 @@ async def test_runs_of_a_worker_move_the_same_average(queue: qo.Queue, worker: q
     assert estimate.estimate_seconds == pytest.approx(0.7 * 600, abs=1)
 
 
-async def test_without_workers_there_is_one_to_reckon_with(queue: qo.Queue) -> None:
+async def test_without_workers_the_estimate_counts_one(queue: qo.Queue) -> None:
     assert (await WaitTimeEstimator(queue).estimate_with_confidence("partner", 2, 0)).estimate_seconds == 1200
 
 

@@ -8,10 +8,11 @@ from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
-from running import running, soon, until
 
 import qo
-from qo.event import Event
+from qo.event import Event, Feed
+from qo.values import Keep, UpkeepRules
+from tests.worker.running import running, soon, until
 
 
 async def kinds_of(queue: qo.Queue, job_id: str, **options: Any) -> list[str]:
@@ -34,7 +35,7 @@ async def test_a_watch_begins_with_the_present_state_and_ends_with_the_job(queue
     assert rest == ["starting", "running", "progress", "succeeded"]
 
 
-async def test_a_job_that_has_ended_is_told_at_once(queue: qo.Queue) -> None:
+async def test_a_watch_of_a_job_that_has_ended_returns_at_once(queue: qo.Queue) -> None:
     job = await queue.submit("build")
     await queue.cancel(job.id)
 
@@ -75,7 +76,7 @@ async def test_a_cursor_older_than_the_feed_begins_with_the_present_state_again(
     job = await queue.submit("build")
     for _ in range(5):
         await queue.submit("other")
-    await queue.store.forget(keep_ms=10**9, keep_jobs=100, keep_events=1, keep_audit=100)
+    await queue.store.upkeep(UpkeepRules(keep=Keep(ms=10**9, jobs=100, events=1, audit=100)))
 
     async with aclosing(queue.watch(job.id, after=0)) as events:
         first = await soon(anext(events))
@@ -101,7 +102,7 @@ async def test_nothing_is_missed_between_the_snapshot_and_the_first_event(queue:
 
         return call
 
-    for name in ("newest_event", "job", "events"):
+    for name in ("job", "events"):
         setattr(queue.store, name, changing(name))
     seen: list[Event] = []
     async with aclosing(queue.watch(job.id)) as events:
@@ -122,7 +123,7 @@ async def test_many_watchers_are_served_by_one_reader(queue: qo.Queue, worker: q
     reads = 0
     events = queue.store.events
 
-    async def counted(after: int, **options: Any) -> Any:
+    async def counted(after: int | None, **options: Any) -> Feed:
         nonlocal reads
         reads += len(options.get("subjects") or ()) > 1
         return await events(after, **options)
@@ -165,7 +166,7 @@ async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue,
                 return ids
 
     jobs = [await queue.submit("build") for _ in range(10)]
-    cursor = await queue.store.newest_event()
+    cursor = (await queue.store.events(None)).cursor
     follows = [asyncio.create_task(follow(job.id)) for job in jobs]
     await asyncio.sleep(0)
     async with running(worker):
@@ -179,11 +180,11 @@ async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue,
 async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(queue: qo.Queue) -> None:
     """The read under way does not look for the newcomer's job, and passes over what happens to it meanwhile."""
     known, new = await queue.submit("build"), await queue.submit("build")
-    cursor = await queue.store.newest_event()
+    cursor = (await queue.store.events(None)).cursor
     real = queue.store.events
     held, newcomer_has_read, reads_of_the_known = asyncio.Event(), asyncio.Event(), 0
 
-    async def staged(after: int, **options: Any) -> Any:
+    async def staged(after: int | None, **options: Any) -> Feed:
         nonlocal reads_of_the_known
         subjects = options.get("subjects")
         if subjects == [known.id]:
@@ -203,7 +204,7 @@ async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(
         aclosing(queue.follower.follow(known.id, after=cursor)) as of_the_known,
         aclosing(queue.follower.follow(new.id, after=cursor)) as of_the_new,
     ):
-        first = asyncio.create_task(anext(of_the_known))  # type: ignore[arg-type]
+        first = asyncio.create_task(anext(of_the_known))
         await until_watched(queue, known.id)
         await queue.store.set_priority(22, job_id=known.id)
         await soon(held.wait())

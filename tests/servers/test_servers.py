@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -11,17 +10,21 @@ from pathlib import Path
 
 import pytest
 import redis
-import servers
 from redis import Redis
 from redis.cluster import RedisCluster
-from servers import PATIENCE_SECS, POLL_SECS, Cluster, Kind, Server, server_binary, shared_server
+
+from tests.processes import environment
+from tests.servers import local
+from tests.servers import redis as servers
+from tests.servers.local import PATIENCE_SECS, POLL_SECS
+from tests.servers.redis import Cluster, Kind, Server, server_binary, shared_server
 
 KINDS = ["valkey", "redis"]
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 STARTED_ELSEWHERE = """
 import sys
-from servers import Server
+from tests.servers.redis import Server
 for kind in sys.argv[1:]:
     server = Server(kind)
     server.start()
@@ -97,9 +100,9 @@ def test_a_closed_server_leaves_neither_process_nor_folder(kind: Kind) -> None:
 
 @pytest.mark.parametrize("killed", [True, False])
 def test_servers_end_with_the_test_process(killed: bool) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(servers.__file__).parent)}
     command = [sys.executable, "-c", STARTED_ELSEWHERE, *KINDS]
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         lines = [process.stdout.readline().decode().split() for _ in KINDS]
         pids, folders = [int(pid) for pid, _ in lines], [Path(folder) for _, folder in lines]
         running = [is_running(pid) for pid in pids]
@@ -116,7 +119,7 @@ def test_servers_end_with_the_test_process(killed: bool) -> None:
 @each_kind
 def test_a_taken_port_is_given_up_for_another(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        choose = servers.random_port
+        choose = local.random_port
         ports = iter([taken.getsockname()[1]])
         monkeypatch.setattr(servers, "random_port", lambda free: next(ports, None) or choose(free))
         with Server(kind) as server, Redis.from_url(server.url) as client:
@@ -168,7 +171,7 @@ def test_a_cluster_spreads_its_keys_over_its_nodes(kind: Kind) -> None:
 def test_a_named_server_that_is_missing_or_of_the_other_kind_is_refused(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = {"valkey": "redis", "redis": "valkey"}[kind]
+    other: Kind = "redis" if kind == "valkey" else "valkey"
     for binary in (server_binary(other), Path("/no/such/server")):
         monkeypatch.setenv(f"QO_{kind.upper()}_SERVER", str(binary))
         with pytest.raises(RuntimeError, match=f"No {kind}-server of version 7 or newer runs here"):

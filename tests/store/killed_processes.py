@@ -16,16 +16,15 @@ import sys
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from victim import Victim
-
 from qo.job import State
 from qo.store.sqlite import SQLiteStore
+from tests.processes import Process, command_of
+from tests.store.victim import Victim
 
 ALIVE = 2
 LIFE_SECONDS = (0.02, 0.1)
@@ -36,7 +35,7 @@ SIGNALS_BYTES = 65536
 
 
 class Diary:
-    """What the processes wrote down; `victim.py` says how to read it."""
+    """The notes of the processes; `victim.py` documents their format."""
 
     def __init__(self, path: Path) -> None:
         self._entries = [line.split() for line in path.read_text().splitlines()]
@@ -50,16 +49,16 @@ class Diary:
         return Counter(kind for noted, kind in last.values() if noted == "begin")
 
     def acknowledged(self, operation: str) -> list[str]:
-        """The facts in all answers to an operation."""
+        """The facts in all answers to an operation, or to one variant of it."""
         return [
             fact
             for _, noted, kind, *facts in self._entries
-            if noted == "answered" and kind.partition(":")[0] == operation
+            if noted == "answered" and operation in (kind, kind.partition(":")[0])
             for fact in facts
         ]
 
     def ended_as(self, state: State) -> list[str]:
-        """Jobs of which a process was told that they are now in this state for good."""
+        """Jobs whose end in this state was acknowledged to a process."""
         finished = self.acknowledged("finish")
         ended = [job_id for job_id, new_state in zip(finished[::2], finished[1::2], strict=True) if new_state == state]
         return ended + (self.acknowledged("cancel") if state is State.CANCELLED else [])
@@ -68,47 +67,29 @@ class Diary:
 # --- the program ----------------------------------------------------------------------------------------------
 
 
-@asynccontextmanager
-async def killing(
-    path: Path, diary_path: Path, *, kills: int, seed: int, kinds: Iterable[str]
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """The program below, at work; nothing of it outlives the block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        __file__,
-        str(path),
-        str(diary_path),
-        str(kills),
-        str(seed),
-        ",".join(kinds),
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+def killing(path: Path, diary_path: Path, *, kills: int, seed: int, kinds: Iterable[str]) -> Process:
+    """The program below, at work."""
+    arguments = [str(path), str(diary_path), str(kills), str(seed), ",".join(kinds)]
+    return Process(command_of("tests.store.killed_processes", *arguments))
 
 
-class Process(NamedTuple):
+class Forked(NamedTuple):
     pid: int
     signals: int
-    """where it tells of each operation that it begins and ends"""
+    """The pipe to which it writes a word for each operation that it begins and ends."""
 
 
-def start(path: str, diary_path: str, name: str) -> Process:
+def start(path: str, diary_path: str, name: str) -> Forked:
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid:
         os.close(write_end)
-        return Process(pid, read_end)
+        return Forked(pid, read_end)
     try:
         asyncio.run(live(path, diary_path, name, write_end))
     except BaseException:
         traceback.print_exc()
-    os._exit(1)  # a victim lives until it is killed, and what follows here is its parent's to do
+    os._exit(1)  # a victim lives until it is killed; the code after this point belongs to its parent
 
 
 async def live(path: str, diary_path: str, name: str, signals: int) -> None:
@@ -116,8 +97,8 @@ async def live(path: str, diary_path: str, name: str, signals: int) -> None:
     await Victim(await SQLiteStore.open(path), name, diary=diary, signals=signals).live()
 
 
-def kill(process: Process) -> bytes:
-    """What it signalled since it was last listened to, now that it is dead."""
+def kill(process: Forked) -> bytes:
+    """Kill it. Returns the words that it wrote and nobody had read."""
     os.kill(process.pid, signal.SIGKILL)
     _, status = os.waitpid(process.pid, 0)
     unheard = os.read(process.signals, SIGNALS_BYTES)
@@ -128,7 +109,7 @@ def kill(process: Process) -> bytes:
 
 
 class Durations:
-    """How long operations take on this machine, by kind: a moment in the middle of one is drawn from that."""
+    """How long operations of each kind take on this machine, to draw a moment in the middle of one."""
 
     def __init__(self) -> None:
         self._newest: dict[str, deque[float]] = {}
@@ -140,14 +121,14 @@ class Durations:
         return median(self._newest.get(kind, [FIRST_GUESS_SECONDS]))
 
 
-def wait_for_one_of(kinds: set[str], process: Process, durations: Durations) -> str | None:
+def wait_for_one_of(kinds: set[str], process: Forked, durations: Durations) -> str | None:
     """The kind of operation that the process has begun just now; None when it begins none of these for too long."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (remaining := deadline - time.monotonic()) > 0:
         if select.select([process.signals], [], [], remaining)[0]:
             signals = os.read(process.signals, SIGNALS_BYTES).decode().split()
             if not signals:
-                return None  # it is dead already, as `kill` will tell
+                return None  # it is dead already, and `kill` will raise
             for kind, is_over, seconds in (word.partition("=") for word in signals):
                 if is_over:
                     durations.note(kind, float(seconds))

@@ -11,11 +11,11 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from harness import LEASE, NOW, SECOND, claim, fresh_id, submit
-from stores import STORES, StoreUnderTest
 
-from qo.store.base import Store
-from qo.store.values import Bounds, Lease, Renewal
+from qo.store.contract import Store
+from qo.values import Bounds, Lease, Renewal
+from tests.conformance.suite.harness import LEASE, NOW, SECOND, at, claim, fresh_id, submit
+from tests.stores import STORES, StoreUnderTest
 
 EVERY = LEASE // 3
 AFTER_A_FAILURE = SECOND
@@ -77,7 +77,7 @@ class Simulation:
     async def look(self) -> None:
         self.looks_at = self.time + self.rng.choice((5, 20, 60)) * SECOND
         if self.is_there:
-            while (await self.store.catch_up(now=self.now)).more:
+            while (await at(self.store, self.now).catch_up()).more:
                 pass
 
     async def renew(self, holder: Holder) -> None:
@@ -87,7 +87,7 @@ class Simulation:
         holder.renews_at = self.time + EVERY
         holder.has_renewed = True
         renewal = Renewal(holder=holder.lease.job_id, token=holder.lease.token, lease_ms=LEASE)
-        (held,) = (await self.store.renew([renewal], now=self.now)).held
+        (held,) = (await at(self.store, self.now).renew([renewal])).held
         assert not held.lost, "\n".join([f"a live holder has lost {holder.lease.job_id}:", *self.story])
 
     async def until_all_have_renewed(self) -> None:
@@ -156,7 +156,7 @@ class Simulation:
 def cases() -> list[object]:
     found: list[object] = []
     for real in STORES:
-        if real.small_bounds:  # one of each two that share their code
+        if not real.is_twin:
             found.append(pytest.param(real, SEQUENCES, id=real.name))
             found.append(pytest.param(real, SEQUENCES_NIGHTLY, id=f"{real.name}-nightly", marks=pytest.mark.nightly))
     return found

@@ -17,13 +17,15 @@ from typing import Any
 from qo.errors import InvalidTransition, MoveRefused, SlotNotFound
 from qo.job import Job, JobError, Progress, State
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import (
+from qo.values import (
     Accepted,
     Advance,
     Average,
     Finished,
+    Keep,
     Limit,
     Outcome,
+    Record,
     Registration,
     Reminder,
     Renewal,
@@ -32,6 +34,8 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    Unlimited,
+    UpkeepRules,
 )
 
 LEASE_MS = 250
@@ -56,6 +60,8 @@ ERRORS_KEPT = {ALL_ERRORS_KEPT: 1_000_000, FEW_ERRORS_KEPT: 10}
 OVERTAKEN = (InvalidTransition, MoveRefused, SlotNotFound)
 """Another process has ended, moved or taken it meanwhile. Any other error is not a race and ends the program."""
 
+Action = Callable[[], Awaitable[None]]
+
 
 class Victim:
     def __init__(self, store: SQLiteStore, name: str, *, diary: int, signals: int) -> None:
@@ -76,10 +82,10 @@ class Victim:
             except OVERTAKEN:
                 continue
 
-    def actions(self) -> list[Callable[[], Awaitable[None]]]:
-        flow = [self.submit, self.submit, self.claim, partial(self.finish, State.SUCCEEDED)]
+    def actions(self) -> list[Action]:
+        flow: list[Action] = [self.submit, self.submit, self.claim, partial(self.finish, State.SUCCEEDED)]
         endings = [State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED]
-        running = [self.renew, self.advance, *(partial(self.finish, state) for state in endings)]
+        running: list[Action] = [self.renew, self.advance, *(partial(self.finish, state) for state in endings)]
         people = [self.prioritise_job, self.prioritise_parent, self.move, self.cancel_job, self.cancel_parent]
         people += [self.retry, self.confirm, self.set_tier]
         limits = [self.set_limits, self.remove_limit, self.set_paused, self.revoke, self.acquire, self.release]
@@ -115,7 +121,7 @@ class Victim:
         return answer
 
     def _signal(self, word: str) -> None:
-        """Tell who kills: the kind of operation that is begun, or of one that is over, with the seconds it took."""
+        """Write a word for the killing program: the operation that begins, or the one that ended with its seconds."""
         os.write(self._signals, f"{word}\n".encode())
 
     def _note(self, *words: object) -> None:
@@ -127,7 +133,7 @@ class Victim:
 
     async def pick(self, *states: State, has_parent: bool = False) -> Job | None:
         for state in self.rng.sample(states, len(states)):
-            jobs = await self.store.jobs(status=state, limit=20)
+            jobs = (await self.store.jobs(status=state, limit=20)).jobs
             if fitting := [job for job in jobs if job.parent or not has_parent]:
                 return self.rng.choice(fitting)
         return None
@@ -136,7 +142,7 @@ class Victim:
 
     async def submit(self) -> None:
         """A few jobs in one call; their ids tell how many, so that a part of them would be noticed."""
-        if await self.store.waiting_count() >= IN_LINE_AT_MOST:
+        if (await self.store.line(limit=0)).queued >= IN_LINE_AT_MOST:
             return
         batch, size = self.new_name(), self.rng.randint(1, 4)
         parent = self.rng.choice((None, batch))
@@ -223,10 +229,12 @@ class Victim:
             )
 
     async def move(self) -> None:
-        jobs = await self.store.jobs(status=State.QUEUED, limit=5)
+        jobs = (await self.store.jobs(status=State.QUEUED, limit=5)).jobs
         if len(jobs) >= 2:
             first, second = self.rng.sample(jobs, 2)
-            await self.write("move", first.id, **{self.rng.choice(("before", "after")): second.id})
+            is_before = self.rng.choice((True, False))
+            before, after = (second.id, None) if is_before else (None, second.id)
+            await self.write("move", first.id, before=before, after=after)
 
     async def cancel_job(self) -> None:
         if job := await self.pick(*WAITING, State.RUNNING):
@@ -252,16 +260,16 @@ class Victim:
 
     async def set_limits(self) -> None:
         limit = Limit(group=self.rng.choice(LIMITED), slots=self.rng.randint(1, 6), source=Source.OPERATOR)
-        await self.write("set_limits", [limit])
+        await self.write("set_limits", [limit], variant="set")
 
     async def remove_limit(self) -> None:
-        await self.write("remove_limit", self.rng.choice(LIMITED))
+        await self.write("set_limits", [Unlimited(group=self.rng.choice(LIMITED))], variant="remove")
 
     async def set_paused(self) -> None:
         await self.write("set_paused", self.rng.choice(PAUSED), self.rng.random() < 0.2)
 
     async def revoke(self) -> None:
-        group = await self.store.group(self.rng.choice(GROUPS))
+        group = (await self.store.groups([self.rng.choice(GROUPS)]))[0]
         if group.slots:
             await self.write("revoke", group.group, self.rng.choice(group.slots).slot_id, force=True)
 
@@ -287,35 +295,38 @@ class Victim:
         await self.write("catch_up", facts=lambda done: done.ids)
 
     async def age(self) -> None:
-        await self.write("age", period_ms=50, facts=lambda done: done.ids)
+        await self.write("upkeep", UpkeepRules(aging_period_ms=50), variant="age", facts=lambda done: done.aged)
 
     async def fail_unconfirmed(self) -> None:
-        await self.write("fail_unconfirmed", after_ms=UNCONFIRMED_AFTER_MS, error=BROKEN, facts=lambda done: done.ids)
+        rules = UpkeepRules(unconfirmed_after_ms=UNCONFIRMED_AFTER_MS, unconfirmed_error=BROKEN)
+        await self.write("upkeep", rules, variant="fail", facts=lambda done: done.failed)
 
     async def take_reminders(self) -> None:
-        await self.write(
-            "take_reminders", ages_ms=REMINDER_AGES_MS, facts=lambda reminders: map(reminder_name, reminders)
-        )
+        rules = UpkeepRules(reminder_ages_ms=REMINDER_AGES_MS)
+        await self.write("upkeep", rules, variant="remind", facts=lambda done: map(reminder_name, done.reminders))
 
     async def forget(self) -> None:
-        await self.write("forget", keep_ms=3_600_000, keep_jobs=1_000_000, keep_events=100, keep_audit=1_000_000)
+        keep = Keep(ms=3_600_000, jobs=1_000_000, events=100, audit=1_000_000)
+        await self.write("upkeep", UpkeepRules(keep=keep), variant="forget")
 
     # --- figures and service data -----------------------------------------------------------------------------
 
     async def observe(self) -> None:
-        await self.write("observe", [(OBSERVED, self.rng.random())])
+        await self.write("observe", [(OBSERVED, self.rng.random())], variant="averages")
 
     async def record_estimate_errors(self) -> None:
-        """Two numbers that nobody else records, so that one of them alone, or one of them twice, would be noticed."""
+        """Record two unique numbers, so that a lost or a doubled one would be noticed."""
         task = self.rng.choice(TASKS)
         self.count += 1
         number = float(self.name.removeprefix("p")) * 1_000_000 + self.count
         ratios = (number, number + 0.5)
         lasting = ratios if task == ALL_ERRORS_KEPT else ()
-        await self.write("record_estimate_errors", task, ratios, keep=ERRORS_KEPT[task], facts=lambda _: lasting)
+        await self.write(
+            "observe", errors={task: ratios}, keep_errors=ERRORS_KEPT[task], variant="errors", facts=lambda _: lasting
+        )
 
     async def put_record(self) -> None:
-        version = (await self.store.record(COUNTER)).version
+        version = (await self.store.records(COUNTER)).get(COUNTER, Record()).version
         await self.write("put_record", COUNTER, version + 1, version=version, facts=lambda written: [written])
 
 
@@ -328,7 +339,7 @@ def accepted_ids(answers: Iterable[object]) -> list[str]:
 
 
 def cancelled_ids(jobs: Iterable[Job]) -> list[str]:
-    """Those that are; one that runs has only been asked."""
+    """The jobs that are cancelled; a running job has only been asked to stop."""
     return [job.id for job in jobs if job.state is State.CANCELLED]
 
 
@@ -337,5 +348,5 @@ def new_states(answers: Iterable[Finished]) -> list[str]:
 
 
 def reminder_name(reminder: Reminder) -> str:
-    """A job that asks again is reminded again: the time tells which asking it was."""
+    """A job that asks again is reminded again, so a reminder is named by the time of the question too."""
     return f"{reminder.job_id}#{reminder.number}@{reminder.confirmation_required_at.isoformat()}"

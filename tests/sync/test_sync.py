@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket_server import shared_bucket_server
 
 import qo
 import qo.sync
+from tests.servers.bucket import shared_bucket_server
 
 ASYNCHRONOUS_ONLY = {"check_loop", "configured_limits", "warn_of_ignored"}
 
@@ -34,7 +34,7 @@ def test_every_call_of_the_asynchronous_queue_and_worker_is_there() -> None:
         (qo.Semaphore, qo.sync.Semaphore),
         (qo.ConcurrencyManager, qo.sync.ConcurrencyManager),
     ):
-        names = {name for name, member in vars(asynchronous).items() if callable(member) and not name.startswith("_")}
+        names = {name for name, _ in inspect.getmembers(asynchronous, callable) if not name.startswith("_")}
         missing = names - ASYNCHRONOUS_ONLY - set(dir(blocking)) - {"task", "cron", "stop_now"}
         assert missing == set()
 

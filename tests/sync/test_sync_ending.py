@@ -13,10 +13,10 @@ from textwrap import dedent
 from typing import Any
 
 import pytest
-from servers import shared_server
 
 import qo
 import qo.sync
+from tests.servers.redis import shared_server
 
 BEGINNING = """
 import sys, threading, time

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from invariants import broken_invariants
-from redis_snapshot import snapshot as redis_snapshot
-from servers import Server
-from sqlite_snapshot import snapshot as sqlite_snapshot
 
 import qo
 from qo.event import LEASE_LOST, Event
 from qo.store.redis.store import RedisStore
 from qo.store.sqlite import SQLiteStore
+from tests.conformance.invariants import broken_invariants
+from tests.servers.redis import Server
+from tests.store.redis.snapshot import snapshot as redis_snapshot
+from tests.store.sqlite.snapshot import snapshot as sqlite_snapshot
 
 LEASE_SECONDS = 2
 SETTINGS: dict[str, Any] = {
@@ -30,12 +30,12 @@ SETTINGS: dict[str, Any] = {
 }
 LOOK_AGAIN_SECONDS = 0.005
 PROBE_SECONDS = 1.0
-"""for a write by somebody else, while a process is stopped that may be in the middle of one of its own"""
+"""The time limit of a test write, made while a stopped process may be in the middle of a write of its own."""
 
 
 @pytest.fixture(name="url", params=["sqlite", "valkey"])
 def url_fixture(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a file, or of a server, that this test has for itself."""
+    """The address of a file or of a server that only this test uses."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'qo.db'}"
     else:
@@ -50,7 +50,7 @@ async def queue_fixture(url: str) -> AsyncIterator[qo.Queue]:
 
 
 async def events_of(queue: qo.Queue, kinds: Collection[str]) -> list[Event]:
-    """All of these kinds since the beginning."""
+    """All events of these kinds since the beginning."""
     events: list[Event] = []
     cursor = 0
     while True:
@@ -63,7 +63,7 @@ async def events_of(queue: qo.Queue, kinds: Collection[str]) -> list[Event]:
 
 
 async def check_each_succeeded_once(queue: qo.Queue, number: int) -> None:
-    """There are so many jobs, and no other ones."""
+    """Checks that there are exactly this many jobs, and that each succeeded once."""
     jobs = await queue.jobs(limit=2 * number)
     assert Counter(job.state for job in jobs) == {qo.State.SUCCEEDED: number}
     succeeded = await events_of(queue, [qo.State.SUCCEEDED])
@@ -86,7 +86,7 @@ async def check_invariants(queue: qo.Queue) -> None:
 
 
 async def _snapshot(queue: qo.Queue) -> dict[str, Any]:
-    """All that the store knows, at one moment."""
+    """The store's whole state at one moment."""
     if isinstance(queue.store, RedisStore):
         return await redis_snapshot(queue.store)
     assert isinstance(queue.store, SQLiteStore)
@@ -94,7 +94,7 @@ async def _snapshot(queue: qo.Queue) -> dict[str, Any]:
 
 
 async def can_write(queue: qo.Queue) -> bool:
-    """Whether nobody is stopped in the middle of a write. Too slow a machine looks the same.
+    """Whether no process is stopped in the middle of a write. A machine that is too slow looks the same.
 
     On a server nobody ever is: a write is one script there, and whoever sent it may be stopped meanwhile.
     """

@@ -1,17 +1,30 @@
-"""A worker that runs beside the test, and waiting without hoping."""
+"""A worker that runs beside the test, and waits that end as soon as their condition holds."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from datetime import timedelta
+from typing import TypedDict, TypeVar, Unpack
 
 import qo
 
 T = TypeVar("T")
 AT_MOST_SECONDS = 20
-"""a net for what never happens; nothing here takes that long"""
+"""A net for events that never come. Nothing here takes that long."""
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The options of `Queue.submit` that tests give to `run_one`."""
+
+    id: str
+    user: str
+    tier: str | None
+    parent: str
+    groups: list[str]
+    max_attempts: int
+    timeout: float | timedelta
 
 
 @asynccontextmanager
@@ -31,7 +44,7 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for something that nothing tells of, by looking."""
+    """Wait for a condition that nothing announces, by looking again and again."""
 
     async def look() -> None:
         while not await condition():  # noqa: ASYNC110 - other processes and threads change it
@@ -47,8 +60,10 @@ async def state_is(queue: qo.Queue, job_id: str, state: qo.State) -> None:
     await until(reached)
 
 
-async def run_one(queue: qo.Queue, worker: qo.Worker, task: str, data: object = None, **options: object) -> qo.Job:
-    """Submit a job, run what can run, and answer how the job is then."""
+async def run_one(
+    queue: qo.Queue, worker: qo.Worker, task: str, data: object = None, **options: Unpack[SubmitOptions]
+) -> qo.Job:
+    """Submit a job and run everything that can run. Returns the job as it is then."""
     job = await queue.submit(task, data, **options)
     await soon(worker.run_until_idle())
     return await queue.get(job.id)

@@ -1,4 +1,4 @@
-"""Every poll that would hide a lost wake-up, set to an hour. What is heard within seconds then was told."""
+"""Every poll that would hide a lost wake-up, set to an hour. A waiter that wakes within seconds was notified."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
-from running import until
 
-from qo.runtime import feed, limiter_keeper, semaphore, upkeep, worker
-from qo.runtime.queue import Queue
+from qo.limits import semaphore
+from qo.limits.on_store import thread as limiter_thread
+from qo.queue import follower as feed
+from qo.queue.queue import Queue
 from qo.settings import load_settings
 from qo.store.redis import store as redis_store
 from qo.store.redis.store import RedisStore
-from qo.store.sqlite import SQLiteStore, changes
+from qo.store.sqlite import SQLiteStore
 from qo.store.sqlite import store as sqlite_store
+from qo.store.sqlite.file import changes
+from qo.worker import exchange, joining, upkeep
+from tests.worker.running import until
 
 HOUR_SECONDS = 3600.0
 QUIET_SECONDS = 0.05
@@ -32,20 +36,20 @@ SETTINGS: dict[str, Any] = {
 
 
 def poll_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "WAIT_SECONDS", HOUR_SECONDS)
-    monkeypatch.setattr(worker, "LIFETIME_MS", 3 * int(HOUR_SECONDS) * 1000)
+    monkeypatch.setattr(exchange, "WAIT_SECONDS", HOUR_SECONDS)
+    monkeypatch.setattr(joining, "LIFETIME_MS", 3 * int(HOUR_SECONDS) * 1000)
     monkeypatch.setattr(upkeep, "EVERY_SECONDS", 2 * HOUR_SECONDS)
     monkeypatch.setattr(upkeep, "CATCH_UP_EVERY_SECONDS", 2 * HOUR_SECONDS)
     monkeypatch.setattr(feed, "WAIT_SECONDS", HOUR_SECONDS)
-    monkeypatch.setattr(limiter_keeper, "HANDED_OVER_LEASE_MS", 3 * int(HOUR_SECONDS) * 1000)
+    monkeypatch.setattr(limiter_thread, "HANDED_OVER_LEASE_MS", 3 * int(HOUR_SECONDS) * 1000)
     monkeypatch.setattr(semaphore, "HANDED_OVER_LEASE_MS", 3 * int(HOUR_SECONDS) * 1000)
     monkeypatch.setattr(redis_store, "NET_SECONDS", HOUR_SECONDS)
     monkeypatch.setattr(sqlite_store, "SIGNALS_SECONDS", HOUR_SECONDS)
 
 
 def look_at_the_clock_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On SQLite whoever waits looks at the clock ten times a second, which is how it hears of what is due. Whatever
-    else happens must be heard without that."""
+    """On SQLite a waiter looks at the clock ten times a second, which is how it finds jobs that come due. Everything
+    else must wake it without that."""
     monkeypatch.setattr(changes, "LOOK_AT_CLOCK_SECONDS", HOUR_SECONDS)
 
 
@@ -86,9 +90,9 @@ async def idle(queue: Queue) -> None:
 
 
 class Hearing:
-    """Whether somebody listens to this store's signals, and has asked for all that there was before.
+    """Whether a listener waits for this store's signals, and has read all earlier ones.
 
-    What happens earlier would be found by a look, and would prove nothing about what is told.
+    An earlier signal would be found by reading, and would prove nothing about notifications.
     """
 
     def __init__(self, store: Any) -> None:

@@ -1,4 +1,4 @@
-"""A store whose calls travel one behind the other, and arrive only while the way is open."""
+"""A store whose calls arrive in the order they were made, and only while they are not held up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class SlowStore:
-    """Calls of the given names wait while the way is held up; they then reach the store in the order they were begun.
+    """Calls of the given names wait while they are held up, then reach the store in the order they were begun.
 
     A call that has begun arrives even if its caller has gone, as a command does that is on its way to a server. Only
     the calls of the event loop in which this was made travel slowly: other threads have connections of their own.

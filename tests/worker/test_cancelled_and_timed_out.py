@@ -1,4 +1,4 @@
-"""A run that is interrupted: it took too long, or somebody cancelled it."""
+"""A run that is interrupted: it took too long, or it was cancelled."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from running import run_one, running, soon, state_is
 
 import qo
 from qo.event import Feed
-from qo.runtime import heartbeat
+from qo.worker import heartbeat
+from tests.worker.running import run_one, running, soon, state_is
 
 # --- timeouts -------------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ async def test_a_running_thread_sees_that_it_is_cancelled_even_while_the_loop_is
     assert ended.state is qo.State.CANCELLED
 
 
-async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_is_heard(
+async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_takes_effect(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
     """Whatever the heartbeat's thread asks of the feed is held up until the job, which has told that it runs, has been
@@ -184,7 +184,7 @@ async def test_a_cancel_that_comes_before_the_heartbeat_has_begun_to_listen_is_h
 
         return call
 
-    for name in ("newest_event", "events"):
+    for name in ("events",):
         setattr(queue.store, name, held_up(name))
     job = await queue.submit("endless")
     async with running(worker):
@@ -219,7 +219,7 @@ async def test_a_job_cancelled_while_it_starts_does_not_run_to_its_end(queue: qo
     assert (ended.state, ended.attempts) == (qo.State.CANCELLED, 1)
 
 
-async def test_a_cancel_in_a_part_of_the_feed_that_was_missed_is_heard_all_the_same(
+async def test_a_cancel_in_a_part_of_the_feed_that_was_missed_takes_effect_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The feed says that it was cut, and nothing more; the next renewal is minutes away."""
@@ -230,7 +230,7 @@ async def test_a_cancel_in_a_part_of_the_feed_that_was_missed_is_heard_all_the_s
 
         async def cut_feed(worker: str, after: int) -> AsyncGenerator[Feed]:
             await asyncio.to_thread(cancelled.wait)
-            yield Feed((), cursor=await queue.store.newest_event(), reset=True)
+            yield Feed((), cursor=(await queue.store.events(None)).cursor, reset=True)
             await asyncio.Event().wait()
 
         queue.store.signals = cut_feed  # type: ignore[method-assign]

@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import run_one, until
 
 import qo
 from qo.event import LEASE_LOST, Event
-from qo.runtime.cleaned import tell_of
-from qo.runtime.queue import Queue
-from qo.runtime.upkeep import Upkeep
+from qo.queue.queue import Queue
+from qo.worker.cleaned import log_cleaned
+from qo.worker.upkeep import Upkeep
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import run_one, until
 
 NOW = 1_900_000_000_000
 LEASE_MS = 300_000
@@ -32,7 +32,7 @@ def clock(queue: qo.Queue) -> ClockedStore:
 @pytest.fixture
 def workers(queue: qo.Queue, clock: ClockedStore) -> list[Upkeep]:
     """The upkeep of two workers."""
-    clocked = Queue(clock, queue.settings)  # type: ignore[arg-type]
+    clocked = Queue(clock, queue.settings)
     return [Upkeep(clocked, notifier=None, cursor=0) for _ in range(2)]  # type: ignore[arg-type]
 
 
@@ -112,7 +112,7 @@ async def test_a_running_worker_tells_what_it_swept(
     queue: qo.Queue, worker: qo.Worker, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also what its own first claim swept."""
-    monkeypatch.setattr("qo.runtime.upkeep.CATCH_UP_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("qo.worker.upkeep.CATCH_UP_EVERY_SECONDS", 0.01)
     worker.task("build")(lambda: None)
     await queue.set_limit("gpu", 1)
     await queue.submit("build", groups=["gpu"])
@@ -150,7 +150,7 @@ def test_of_many_groups_the_fullest_are_named_and_the_others_counted(caplog: pyt
     events = [Event(1, at, LEASE_LOST, "j", {**lost, "groups": groups}), Event(2, at, LEASE_LOST, "k", lost)]
     events += [Event(3, at, LEASE_LOST, "l", {**lost, "groups": ["user:u22"]})]
 
-    tell_of(events)
+    log_cleaned(events)
 
     told = cleaned(caplog)
     assert told[0] == "cleaned 2 expired slots in group user:u22"

@@ -7,13 +7,13 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from clocked import ClockedStore
-from running import run_one
 
 import qo
-from qo.runtime.notifier import Notice
-from qo.runtime.queue import Queue
-from qo.runtime.upkeep import Upkeep
+from qo.notify.notice import Notice
+from qo.queue.queue import Queue
+from qo.worker.upkeep import Upkeep
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import run_one
 
 HOUR_MS = 3_600_000
 WILL_ASK = "It asks for confirmation before iteration 3: the 2 iterations that it was granted are used"
@@ -112,4 +112,4 @@ async def test_a_confirmed_job_does_not_say_that_it_will_ask(queue: qo.Queue, wo
 def in_hours(queue: qo.Queue, hours: float) -> qo.Queue:
     """The same store as it will be then."""
     later = ClockedStore(queue.store, now=time.time_ns() // 1_000_000 + round(hours * HOUR_MS))
-    return Queue(later, queue.settings)  # type: ignore[arg-type]
+    return Queue(later, queue.settings)

@@ -1,4 +1,4 @@
-"""Round trips of a worker and its store: two may be under way, so that one of them always has something to do."""
+"""Round trips of a worker and its store: two may be under way, so that neither side waits for the other."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import asyncio
 from typing import Any
 
 import pytest
-from running import running, soon, state_is, until
 
 import qo
-from qo.runtime import exchange
+from qo.worker import exchange
+from tests.worker.running import running, soon, state_is, until
 
 MANY = 60
 PLACES = 4
 
 
-async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo.Queue) -> None:
+async def test_an_outcome_is_sent_while_a_claim_is_still_under_way(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, "worker-1", concurrency=2)
     second_claim, go_on = asyncio.Event(), asyncio.Event()
     claim, calls, under_way = queue.store.claim, 0, False
@@ -46,7 +46,7 @@ async def test_what_has_ended_is_told_while_a_claim_is_still_under_way(queue: qo
         await state_is(queue, second.id, qo.State.SUCCEEDED)
 
 
-async def test_claims_under_way_and_jobs_that_run_are_never_more_than_the_places(queue: qo.Queue) -> None:
+async def test_claims_under_way_and_running_jobs_never_exceed_the_capacity(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
     claim, calls = queue.store.claim, 0
     third_has_begun = asyncio.Event()
@@ -123,7 +123,7 @@ async def test_claims_whose_answers_were_lost_are_repeated_and_lose_nothing(
 async def test_a_claim_whose_answer_was_lost_is_repeated_though_nothing_else_happens(
     queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody tells of a job that the store has given away already; another one runs, so no offer stands."""
+    """The store does not announce a job that it has given away already. Another one runs, so no offer stands."""
     monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
     worker = qo.Worker(queue, "worker-1", concurrency=2)
     claim, lost, begun, go_on = queue.store.claim, 0, asyncio.Event(), asyncio.Event()
@@ -160,7 +160,7 @@ async def test_a_claim_whose_answer_was_lost_is_repeated_though_nothing_else_hap
 async def test_a_claim_id_is_never_used_again_once_it_was_answered(
     queue: qo.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When its jobs have ended it is a new one to the store, and what it took would be known to nobody."""
+    """When its jobs have ended it is a new id to the store, and the jobs that it takes would be lost."""
     monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
     worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
     claim, calls = queue.store.claim, 0

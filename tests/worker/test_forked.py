@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket_server import shared_bucket_server
 from redis import Redis
-from running import until
-from servers import shared_server
 
 import qo
 import qo.sync
+from tests.servers.bucket import shared_bucket_server
+from tests.servers.redis import shared_server
+from tests.worker.running import until
 
 # Newer versions of Python warn of forks from a process with threads; that they do no harm is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -147,7 +147,9 @@ def test_locks_that_were_held_when_it_was_forked_are_not_held_in_the_new_process
     job = queue.submit("greet", "ada")
     limiter, alone = qo.Limiter({"ollama": 1}, queue=queue.asynchronous), qo.Limiter({"ollama": 1})
     store: Any = queue.asynchronous.store
-    owners: list[Any] = [store.client, store.client.availability, store._waking, limiter._slots, alone._slots]
+    slots: Any = limiter._slots
+    of_limiters = [slots._groups, slots._requests, slots._thread, alone._slots]
+    owners: list[Any] = [store.client, store.client.availability, store._waking, *of_limiters]
 
     def use_all() -> str:
         with limiter.acquire("ollama", timeout=PATIENCE_SECONDS), alone.acquire("ollama", timeout=PATIENCE_SECONDS):
@@ -289,7 +291,12 @@ async def test_a_handler_can_end_a_process_that_it_forked() -> None:
         @worker.task
         def fork_and_end() -> int | None:
             begun = FORKS.Event()
-            process = FORKS.Process(target=lambda: (begun.set(), threading.Event().wait()))
+
+            def begin_and_wait() -> None:
+                begun.set()
+                threading.Event().wait()
+
+            process = FORKS.Process(target=begin_and_wait)
             process.start()
             assert begun.wait(PATIENCE_SECONDS)
             process.terminate()

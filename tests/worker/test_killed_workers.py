@@ -6,7 +6,10 @@ import asyncio
 import random
 from collections import Counter
 
-from processes_on_a_store import (
+import qo
+from qo.event import LEASE_LOST
+from tests.nursery import Nursery
+from tests.worker.processes_on_a_store import (
     LEASE_SECONDS,
     LOOK_AGAIN_SECONDS,
     SETTINGS,
@@ -18,11 +21,8 @@ from processes_on_a_store import (
     queue_fixture,  # noqa: F401 - asked for by name
     url_fixture,  # noqa: F401 - asked for by name
 )
-from witness import Lives, Report, Witness, most_inside
-from worker_process import LIMITS, TASKS, Nursery, Options, nursery, until
-
-import qo
-from qo.event import LEASE_LOST
+from tests.worker.witness import Lives, Report, Witness, most_inside
+from tests.worker.worker_process import LIMITS, TASKS, Options, until, workers_nursery
 
 JOBS = 1000
 WORKERS = 8
@@ -49,7 +49,7 @@ async def test_a_thousand_jobs_on_killed_workers_succeed_once_each_within_limits
     )
     async with asyncio.timeout(LONGEST_RUN_SECONDS), Witness.listening() as witness:
         options = Options(url=url, settings=SETTINGS, concurrency=PLACES, witness_port=witness.port)
-        async with nursery(options) as workers:
+        async with workers_nursery(options) as workers:
             fire = Fire(queue, witness, workers, rng)
             await fire.until_all_have_succeeded()
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from running import running, soon, until
 
 import qo
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
-from qo.store.values import Source
+from qo.values import Source
+from tests.worker.running import running, soon, until
 
 With = Callable[..., qo.Queue]
 

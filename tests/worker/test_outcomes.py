@@ -8,9 +8,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from running import run_one, running, soon
 
 import qo
+from tests.worker.running import run_one, running, soon
 
 
 async def run_through_retries(queue: qo.Queue, worker: qo.Worker, task: str, **options: Any) -> qo.Job:
@@ -200,7 +200,7 @@ async def test_a_secret_that_lies_where_a_long_text_is_cut_leaves_no_half(
     assert "characters left out" in job.error.detail
 
 
-async def test_a_chain_of_errors_is_told_without_frames(queue: qo.Queue, worker: qo.Worker) -> None:
+async def test_a_chain_of_errors_is_shown_without_frames(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def chained() -> None:
         try:
@@ -360,7 +360,7 @@ async def test_the_delay_before_another_attempt_is_drawn_from_a_fifth_less_to_a_
     assert {int((delay - 800) // 100) for delay in delays} >= {0, 1, 2, 3}
 
 
-# --- what a run saves and tells -----------------------------------------------------------------------------------
+# --- what a run saves and reports ---------------------------------------------------------------------------------
 
 MIB = 1_048_576
 

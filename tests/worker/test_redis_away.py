@@ -1,4 +1,4 @@
-"""A server that is away for longer than a lease: live workers keep their jobs, and the log tells of it once."""
+"""A server that is away for longer than a lease: live workers keep their jobs, and the log has one line about it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from processes_on_a_store import check_each_succeeded_once, check_nothing_is_held, events_of
-from running import running, soon
-from servers import Server
-from worker_process import Options, Running, diary_of, started, until
 
 import qo
 from qo.errors import StoreUnavailable
 from qo.event import LEASE_LOST
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
 from qo.store.redis.store import RedisStore
+from tests.processes import Process
+from tests.servers.redis import Server
+from tests.worker.processes_on_a_store import check_each_succeeded_once, check_nothing_is_held, events_of
+from tests.worker.running import running, soon
+from tests.worker.worker_process import Options, diary_of, started, until
 
 WORKERS = 3
 PLACES = 2
@@ -58,7 +59,7 @@ async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_
     with Server("valkey", aof="always") as server:
         options = Options(url=server.url, settings=settings, concurrency=PLACES, diary=str(diary))
         async with await qo.connect(server.url, settings=settings) as queue, AsyncExitStack() as processes:
-            # One more than there are places: whoever loses a lease would see its job taken by somebody else.
+            # One job more than the capacity: a worker that loses a lease would see its job taken by another.
             jobs = [await queue.submit("short", {"until": str(go_on)}) for _ in range(WORKERS * PLACES + 1)]
             workers = [
                 await processes.enter_async_context(started(msgspec.structs.replace(options, names=(f"worker-{n}",))))
@@ -68,7 +69,7 @@ async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_
             held = {lease.token for lease in await queue.store.leases()}
 
             await is_away(server, 1.2 * lease_seconds)
-            # Whoever had not renewed half a lease after the first look would have lost its lease by then.
+            # A worker that had not renewed half a lease after the first look would have lost its lease by then.
             await asyncio.sleep(0.8 * lease_seconds)
             still_held = {lease.token for lease in await queue.store.leases()}
             go_on.touch()
@@ -87,12 +88,11 @@ async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_
         assert len(log) == len(told)
 
 
-async def log_of(worker: Running) -> list[str]:
-    """Everything that it logged until it is told to stop, which it is now."""
-    assert worker.process.stdout is not None
-    os.kill(worker.pid, signal.SIGTERM)
-    async with asyncio.timeout(60):
-        lines = (await worker.process.stdout.read()).decode().splitlines()
+async def log_of(worker: Process) -> list[str]:
+    """Stop it. Returns the lines that it logged before."""
+    worker.signal(signal.SIGTERM)
+    await worker.ended()
+    lines = worker.output().splitlines()
     return lines[: next(number for number, line in enumerate(lines) if line.startswith("SIGTERM"))]
 
 
@@ -103,7 +103,7 @@ async def number_of_calls(diary: Path, number: int) -> bool:
 # --- the log of a long outage ---------------------------------------------------------------------------------
 
 
-async def test_an_outage_that_outlasts_every_patience_is_told_once_by_each_who_suffers(
+async def test_an_outage_that_outlasts_every_timeout_is_logged_once_by_each_part_that_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Longer than the client tries a call, so that workers and heartbeats see calls fail, again and again."""
@@ -132,7 +132,7 @@ async def test_an_outage_that_outlasts_every_patience_is_told_once_by_each_who_s
                     ended = await patient.wait(job.id, timeout=30)
 
     assert (ended.result, ended.attempts) == ("done", 1)
-    # That it began, who suffers from it, that it is over.
+    # That it began, which parts fail, that it is over.
     told = [record.getMessage() for record in caplog.records if record.name in ("qo.store", "qo.worker")]
     assert Counter(re.sub(r" \(.*| after .*|, trying.*", "", text) for text in told) == {
         f"Redis at 127.0.0.1:{server.port} cannot be used": 1,

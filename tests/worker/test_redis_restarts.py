@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 import pytest
-from processes_on_a_store import check_each_succeeded_once, check_nothing_is_held, events_of
-from running import running, soon
-from servers import Kind, Server
-from witness import Lives, Witness, most_inside
-from worker_process import LIMITS, TASKS, Options, nursery, until
 
 import qo
 from qo.event import LEASE_LOST
+from tests.servers.redis import Kind, Server
+from tests.worker.processes_on_a_store import check_each_succeeded_once, check_nothing_is_held, events_of
+from tests.worker.running import running, soon
+from tests.worker.witness import Lives, Witness, most_inside
+from tests.worker.worker_process import LIMITS, TASKS, Options, until, workers_nursery
 
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
 RESTARTS = 20
@@ -50,7 +50,7 @@ async def test_a_server_restarted_and_killed_20_times_under_load_loses_nothing_a
         ):
             await queue.set_limit("ports", LIMITS["ports"])
             options = Options(url=server.url, settings=SETTINGS, concurrency=PLACES, witness_port=witness.port)
-            async with nursery(options) as workers:
+            async with workers_nursery(options) as workers:
                 for number in range(WORKERS):
                     await workers.order("start", f"worker-{number}")
                 storm = Storm(queue, server, witness, rng)

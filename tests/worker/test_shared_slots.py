@@ -7,18 +7,45 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from bucket_server import shared_bucket_server
-from running import running, soon, until
 
 import qo
-from qo.runtime import shared_slots
 from qo.store.bucket import BucketSlots
-from qo.store.values import Limit, Source
+from qo.values import Limit, Source
+from qo.worker import shared_slots
+from tests.servers.bucket import shared_bucket_server
+from tests.worker.running import running, soon, until
 
 GROUP = "provider:openai"
+JOB: Any = SimpleNamespace(id="job", groups=(GROUP,))
+
+
+class Bucket:
+    """Gives the same slot to every caller, or none; it never answers renewals, and takes every slot for lost."""
+
+    def __init__(self, *, slot: int | None) -> None:
+        self._slot = slot
+
+    async def try_acquire(self, *wanted: Any) -> int | None:
+        return self._slot
+
+    def still_held(self, *slot: Any) -> bool:
+        return False
+
+    async def renew(self, *slot: Any) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+
+def slots_of(bucket: Any, *, lease_seconds: float) -> shared_slots.SharedSlots:
+    async def open_bucket() -> BucketSlots:
+        opened: BucketSlots = bucket
+        return opened
+
+    return shared_slots.SharedSlots(open_bucket, {GROUP: 1}, worker="w", lease_seconds=lease_seconds)
 
 
 @pytest.fixture
@@ -85,8 +112,9 @@ async def test_no_more_run_at_once_than_the_bucket_has_slots_and_nothing_is_left
 
 
 async def test_a_job_without_a_slot_goes_back_to_its_place_without_an_attempt_and_does_not_hold_up_others(
-    queues: list[qo.Queue], bucket: BucketSlots
+    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(shared_slots, "FIRST_PAUSE_SECONDS", 20)  # it must not be over before the test is
     for number in range(2):
         assert await bucket.try_acquire(GROUP, 2, f"other-{number}", None, 60) is not None
     queue = queues[0]
@@ -137,11 +165,11 @@ async def test_it_starts_when_a_slot_is_given_back(
     assert (ended.result, ended.attempts) == ("called", 1)
 
 
-def test_a_full_group_is_left_alone_for_longer_each_time_and_never_the_same(settings: dict[str, Any]) -> None:
-    slots = shared_slots.SharedSlots(None, {GROUP: 1}, worker="w", lease_seconds=60)  # type: ignore[arg-type]
+async def test_a_full_group_is_left_alone_for_longer_each_time_and_never_the_same() -> None:
+    slots = slots_of(Bucket(slot=None), lease_seconds=60)
     pauses = []
-    for refused in range(1, 12):
-        slots._refused[GROUP] = refused
+    for _ in range(11):
+        assert await slots.take("token", JOB) == GROUP
         pauses.append([slots.pause_seconds(GROUP) for _ in range(20)])
 
     assert all(0.25 <= pause <= 0.5 for pause in pauses[0])
@@ -187,11 +215,11 @@ async def test_a_slot_is_kept_while_its_job_runs(
     assert await held(bucket) == 0
 
 
-async def test_a_job_whose_slot_is_lost_is_told_and_goes_back_in_line(
+async def test_a_job_whose_slot_is_lost_is_interrupted_and_goes_back_in_line(
     settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings["concurrency"]["default_lease_duration_secs"] = 1.5
-    told: list[bool] = []
+    interrupted: list[bool] = []
     runs = 0
     async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings=settings) as queue:
         worker = qo.Worker(queue, "worker-1")
@@ -206,7 +234,7 @@ async def test_a_job_whose_slot_is_lost_is_told_and_goes_back_in_line(
             try:
                 await asyncio.Event().wait()
             finally:
-                told.append(True)
+                interrupted.append(True)
                 monkeypatch.undo()
             return "never"
 
@@ -214,7 +242,7 @@ async def test_a_job_whose_slot_is_lost_is_told_and_goes_back_in_line(
         async with running(worker):
             ended = await queue.wait(job.id, timeout=20)
 
-    assert (told, ended.result, ended.attempts) == ([True], "second run", 1)
+    assert (interrupted, ended.result, ended.attempts) == ([True], "second run", 1)
 
 
 async def test_a_shared_group_without_a_limit_is_refused_when_the_worker_starts(
@@ -309,28 +337,16 @@ async def test_a_limit_that_is_removed_lets_jobs_wait_without_an_attempt_spent(
     assert (ended.result, ended.attempts) == ("called", 1)
 
 
-async def test_a_bucket_that_does_not_answer_does_not_keep_a_holder_from_hearing_that_its_slot_is_lost() -> None:
-    class Hanging:
-        def still_held(self, *slot: Any) -> bool:
-            return False
-
-        async def renew(self, *slot: Any) -> bool:
-            await asyncio.Event().wait()
-            return True
-
-    async def open_bucket() -> Any:
-        return Hanging()
-
-    slots = shared_slots.SharedSlots(open_bucket, {GROUP: 1}, worker="w", lease_seconds=0.3)
-    await slots._reached()
-    slots._held["token"] = {GROUP: (0, "name")}
+async def test_a_lost_slot_is_reported_although_the_bucket_does_not_answer() -> None:
+    slots = slots_of(Bucket(slot=0), lease_seconds=0.3)
+    assert await slots.take("token", JOB) is None
     lost: asyncio.Queue[str] = asyncio.Queue()
     keeping = asyncio.create_task(slots.keep(lost.put_nowait))
-    told = await soon(lost.get())
+    reported = await soon(lost.get())
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
 
-    assert told == "token"
+    assert reported == "token"
 
 
 async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_started(
@@ -404,7 +420,7 @@ async def test_the_manager_has_the_same_calls_on_a_bucket(bucket_url: str) -> No
         assert await manager.try_acquire("api", 2, "late") == slot
 
 
-async def test_the_manager_tells_the_limit_that_was_given_with_the_last_call(
+async def test_the_manager_shows_the_limit_that_was_given_with_the_last_call(
     bucket_url: str, bucket: BucketSlots
 ) -> None:
     async with await qo.ConcurrencyManager.open(bucket_url) as manager:

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from worker_process import Options, Running, diary_of, started, until
 
 import qo
-from qo.runtime.exchange import Exchange
+from qo.worker.exchange import Exchange
+from tests.processes import Process
+from tests.worker.worker_process import Options, diary_of, started, until
 
 GRACE_SECONDS = 30
 AT_ONCE_SECONDS = GRACE_SECONDS / 2
@@ -78,7 +79,7 @@ async def test_a_signal_under_load_loses_no_attempt_and_runs_nothing_twice(
     async with started(options) as worker:
         await until(lambda: has_called(options, 100))
         sent_at = time.monotonic()
-        os.kill(worker.pid, number)
+        worker.signal(number)
         signalled.touch()
         assert await worker.ended() == 0
         assert time.monotonic() - sent_at < GRACE_SECONDS
@@ -122,7 +123,7 @@ async def test_one_signal_stops_every_worker_of_a_process_idle_or_not(
     async with started(msgspec.structs.replace(options, names=("worker-1", "worker-2"))) as process:
         await until(lambda: has_called(options, 1))
         await until(lambda: has_workers(queue, "worker-1", "worker-2"))
-        os.kill(process.pid, signal.SIGTERM)
+        process.signal(signal.SIGTERM)
         signalled.touch()
         assert await process.ended() == 0
 
@@ -138,21 +139,21 @@ async def test_a_synchronous_worker_heeds_signals_in_the_main_thread(
     running, endless = await submit_all(queue, qo.New("short", {"until": str(signalled)}), qo.New("endless"))
     async with started(msgspec.structs.replace(options, sync=True)) as process:
         await until(lambda: has_called(options, 2))
-        os.kill(process.pid, signal.SIGTERM)
+        process.signal(signal.SIGTERM)
         await process.line_with("SIGTERM: stopping when what runs has ended")
         signalled.touch()
         await queue.wait(running, timeout=60)
-        os.kill(process.pid, signal.SIGTERM)
+        process.signal(signal.SIGTERM)
         assert await process.ended() == 0
 
     assert (await queue.get(running)).state is qo.State.SUCCEEDED
     await check_all_in_line_as_if_never_started(queue, [endless])
 
 
-async def stop_and_check(process: Running, number: signal.Signals) -> None:
+async def stop_and_check(process: Process, number: signal.Signals) -> None:
     """It ends well, long before the net would catch it."""
     sent_at = time.monotonic()
-    os.kill(process.pid, number)
+    process.signal(number)
     assert await process.ended() == 0
     assert time.monotonic() - sent_at < AT_ONCE_SECONDS
 
@@ -180,7 +181,7 @@ async def test_a_second_signal_hands_back_at_once_what_would_have_had_the_grace_
     jobs = await submit_all(queue, qo.New(task), qo.New(task))
     async with started(msgspec.structs.replace(options, concurrency=1)) as worker:
         await until(lambda: has_called(options, 1))
-        os.kill(worker.pid, first)
+        worker.signal(first)
         await worker.line_with(f"{first.name}: stopping when what runs has ended")
         assert await queue.store.leases() != ()
         await stop_and_check(worker, second)

@@ -11,22 +11,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from bucket_server import shared_bucket_server
-from running import running, soon
-from stores import StoreUnderTest
 
 import qo
+from qo.clock import system_ms
 from qo.job import moment
+from qo.loops.system import System
 from qo.policy.days import day_of, midnight
-from qo.runtime import shared_slots
-from qo.runtime.cron import CronEntry, fire
-from qo.runtime.queue import Queue
-from qo.runtime.store_time import StoreTime
+from qo.queue.queue import Queue
 from qo.settings import load_settings
-from qo.spans import system_ms
 from qo.store.bucket import BucketSlots
 from qo.store.redis.store import RedisStore
-from qo.store.values import Bounds
+from qo.values import Bounds
+from qo.worker import shared_slots
+from qo.worker.cron import CronEntry, fire
+from qo.worker.store_time import StoreTime
+from tests.servers.bucket import shared_bucket_server
+from tests.stores import StoreUnderTest
+from tests.worker.running import running, soon
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -53,7 +54,7 @@ async def skewed(
         clock = system_ms
     else:
         clock = lambda: system_ms() + ahead_ms  # noqa: E731
-    opened = Queue(store, load_settings(overrides, environ={}), clock=clock)
+    opened = Queue(store, load_settings(overrides, environ={}), system=System(clock=clock))
     yield opened
     await opened.close()
     monkeypatch.undo()
@@ -88,20 +89,20 @@ async def test_a_retry_is_counted_by_the_store(skewed: qo.Queue) -> None:
     assert_about((await skewed.get(job.id)).run_at, await store_now(skewed) + timedelta(seconds=60))
 
 
-async def test_a_worker_s_cron_entries_go_by_the_time_that_the_store_told(
+async def test_a_worker_s_cron_entries_go_by_the_time_of_the_store(
     skewed: qo.Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: asyncio.Future[StoreTime] = asyncio.get_running_loop().create_future()
+    given: asyncio.Future[StoreTime] = asyncio.get_running_loop().create_future()
 
     async def note(entry: CronEntry, queue: qo.Queue, store_time: StoreTime) -> None:
-        told.set_result(store_time)
+        given.set_result(store_time)
 
-    monkeypatch.setattr("qo.runtime.worker.fire", note)
+    monkeypatch.setattr("qo.worker.background.fire", note)
     worker = qo.Worker(skewed)
     worker.cron("0 3 * * *", "work")
 
     async with running(worker):
-        store_time = await soon(told)
+        store_time = await soon(given)
         assert_about(store_time.now(), await store_now(skewed))
 
 

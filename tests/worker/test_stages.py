@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from running import run_one, soon
 
 import qo
 from qo.job import Progress
+from tests.worker.running import run_one, soon
 
 STAGES = ("scaffold", "code", "deps", "checks")
 
@@ -199,7 +199,7 @@ async def test_a_job_that_asks_leaves_the_worker_and_frees_its_slots(queue: qo.Q
     assert "waits for a person to confirm" in (await queue.why(job.id)).sentence
 
 
-async def test_a_job_that_is_done_in_time_asks_nobody(queue: qo.Queue, worker: qo.Worker) -> None:
+async def test_a_job_that_is_done_in_time_asks_for_no_confirmation(queue: qo.Queue, worker: qo.Worker) -> None:
     @worker.task
     async def improve(data: Any, ctx: qo.Context) -> int:
         async for number in ctx.iterations():

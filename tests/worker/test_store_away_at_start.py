@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from running import soon
-from servers import Kind, Server
 
 import qo
 from qo.errors import StoreAway, StoreUnavailable
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
 from qo.store import away
 from qo.store.redis.store import RedisStore
+from tests.servers.redis import Kind, Server
+from tests.worker.running import soon
 
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
 PROMPTLY_SECONDS = 1.0
@@ -125,7 +125,7 @@ async def test_a_worker_whose_server_is_killed_between_register_and_its_next_cal
                     server.kill()
                 return answer
 
-            asking = count_calls(store, "newest_event")
+            asking = count_calls(store, "events")
             store.register = and_then_it_is_killed  # type: ignore[method-assign]
             run = asyncio.create_task(worker.run())
             await until(lambda: len(asking) >= 3)
@@ -200,7 +200,7 @@ async def test_a_worker_that_waits_for_its_store_ends_promptly(way: str) -> None
     assert took < PROMPTLY_SECONDS
 
 
-# --- who does not wait ----------------------------------------------------------------------------------------
+# --- calls that do not wait -----------------------------------------------------------------------------------
 
 
 async def test_connect_and_run_until_idle_raise_when_the_store_is_away() -> None:

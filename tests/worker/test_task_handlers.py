@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from running import run_one, soon
 
 import qo
-from qo.store.values import Submission
+from qo.values import Submission
+from tests.worker.running import run_one, soon
 
 
 class Order(msgspec.Struct):
@@ -196,7 +196,7 @@ async def test_concurrency_is_one_or_more(queue: qo.Queue, concurrency: Any) -> 
 
 
 async def test_a_payload_that_is_no_json_fails_its_job_and_not_the_worker(queue: qo.Queue, worker: qo.Worker) -> None:
-    """The queue always encodes; whoever writes to the store by other means may not."""
+    """The queue always encodes; a program that writes to the store by other means may not."""
     worker.task("job")(lambda data: data)
     await queue.store.submit([Submission(id="odd", task="job", payload=b"\xff not json")])
     fine = await queue.submit("job", 7)

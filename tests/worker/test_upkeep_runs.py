@@ -5,28 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
-from clocked import ClockedStore
-from local_servers import Receiver
-from notify_fixtures import receiver_fixture  # noqa: F401 - asked for by name
-from notifying import SECRET
-from running import running, soon, until
 
 import qo
-from qo.job import State
-from qo.runtime.cron import define_entry, submit_tick
-from qo.runtime.notifier import verify
-from qo.runtime.queue import Queue
-from qo.runtime.upkeep import HOUR_MS, Upkeep
+from qo.job import State, moment
+from qo.notify.signing import verify
+from qo.queue.queue import Queue
 from qo.settings import load_settings
-from qo.store.values import Bounds, Lease, Outcome
+from qo.values import Bounds, Lease, Outcome, Retention, UpkeepDone, UpkeepRules
+from qo.worker.cron import define_entry, submit_tick
+from qo.worker.store_time import StoreTime
+from qo.worker.upkeep import Upkeep
+from tests.notify.local_servers import Receiver, serving
+from tests.notify.notifying import SECRET
+from tests.worker.clocked import ClockedStore
+from tests.worker.running import running, soon, until
 
 NOW = 1_900_000_000_000
+HOUR_MS = 3_600_000
 MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with serving(Receiver()) as serving_receiver:
+        yield serving_receiver
 
 
 class Sent:
@@ -43,15 +51,15 @@ class TakenReminders:
     """Counts the reminders that workers take from a store, and how often they find none due."""
 
     def __init__(self, store: ClockedStore) -> None:
-        self._take = store.take_reminders
+        self._upkeep = store.upkeep
         self._taken = self._in_vain = 0
-        store.take_reminders = self._take_counted
+        store.upkeep = self._count
 
-    async def _take_counted(self, **options: Any) -> Any:
-        reminders = await self._take(**options)
-        self._taken += len(reminders)
-        self._in_vain += not reminders
-        return reminders
+    async def _count(self, rules: UpkeepRules) -> UpkeepDone:
+        done: UpkeepDone = await self._upkeep(rules)
+        self._taken += len(done.reminders)
+        self._in_vain += not done.reminders
+        return done
 
     async def are_looked_for_in_vain(self, *, times: int) -> None:
         enough = self._in_vain + times
@@ -75,7 +83,7 @@ def clock(queue: qo.Queue) -> ClockedStore:
 
 @pytest.fixture
 def clocked(queue: qo.Queue, clock: ClockedStore) -> qo.Queue:
-    return Queue(clock, queue.settings)  # type: ignore[arg-type]
+    return Queue(clock, queue.settings)
 
 
 @pytest.fixture
@@ -118,9 +126,9 @@ async def test_reminders_go_out_at_12_and_23_hours_once_each_whatever_the_number
 async def test_reminders_of_running_workers_reach_a_real_receiver_signed_and_once_each(
     clock: ClockedStore, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qo.runtime.upkeep.EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("qo.worker.upkeep.EVERY_SECONDS", 0.01)
     notify = {"webhook_url": receiver.url, "webhook_secret": SECRET}
-    queue = Queue(clock, load_settings({"notify": notify}, environ={}))  # type: ignore[arg-type]
+    queue = Queue(clock, load_settings({"notify": notify}, environ={}))
     workers = [qo.Worker(queue, f"worker-{number}") for number in range(2)]
     for worker in workers:
         worker.task("other")(lambda: None)
@@ -182,7 +190,7 @@ async def test_what_has_ended_is_forgotten_after_a_week_or_on_redis_after_a_day(
 ) -> None:
     job = await clocked.submit("build")
     await clocked.cancel(job.id)
-    clock.now += {"sql": 7, "redis": 1}[clocked.store.kind] * 24 * HOUR_MS - 1
+    clock.now += round(clocked.store.retention.days * 24) * HOUR_MS - 1
     await upkeep.tend()
     kept = len(await clocked.jobs())
     clock.now += 1
@@ -269,14 +277,20 @@ async def test_one_round_fails_all_that_nobody_confirmed_and_then_forgets_all(
 
 
 async def test_of_who_did_what_the_newest_entries_are_kept(clocked: qo.Queue, sent: Sent) -> None:
-    few = msgspec.structs.replace(clocked.settings.queue, audit_entries_sql=2, audit_entries_redis=1)
+    few = msgspec.structs.replace(clocked.settings.queue, audit_entries=2)
     clocked.settings = msgspec.structs.replace(clocked.settings, queue=few)
     for slots, by in enumerate(("ann", "ben", "cid")):
         await clocked.set_limit("gpu", slots, by=by)
     await Upkeep(clocked, notifier=sent, cursor=0).tend()  # type: ignore[arg-type]
 
-    kept = {"sql": ["cid", "ben"], "redis": ["cid"]}[clocked.store.kind]
-    assert [entry.by for entry in await clocked.audit()] == kept
+    assert [entry.by for entry in await clocked.audit()] == ["cid", "ben"]
+
+
+async def test_a_store_has_its_own_retention(clocked: qo.Queue) -> None:
+    week = Retention(days=7, audit_entries=1_000_000)
+    day = Retention(days=1, audit_entries=100_000)
+
+    assert clocked.store.retention == (day if "Redis" in clocked.store.location else week)
 
 
 async def test_a_delayed_job_starts_when_it_is_due(queue: qo.Queue, worker: qo.Worker) -> None:
@@ -338,7 +352,7 @@ async def test_a_failed_phase_holds_up_the_later_ones_until_it_is_retried(queue:
     ],
 )
 def test_the_next_tick_is_in_utc(expression: str, after: str, tick: str) -> None:
-    entry = define_entry(expression, "cleanup", None, name=None)
+    entry = define_entry(expression, "cleanup", None, name=None, now=moment(NOW))
 
     assert entry.tick_after(datetime.fromisoformat(after).replace(tzinfo=UTC)).isoformat() == f"{tick}:00+00:00"
 
@@ -350,7 +364,7 @@ async def test_an_expression_that_never_fires_is_refused(worker: qo.Worker, expr
 
 
 async def test_a_tick_is_one_job_whatever_the_number_of_workers(queue: qo.Queue) -> None:
-    entry = define_entry("0 3 * * *", "cleanup", {"all": True}, name=None)
+    entry = define_entry("0 3 * * *", "cleanup", {"all": True}, name=None, now=moment(NOW))
     tick = entry.tick_after(datetime.now(UTC))
     await asyncio.gather(*(submit_tick(entry, tick, queue) for _ in range(8)))
     await submit_tick(entry, tick + timedelta(days=1), queue)
@@ -364,14 +378,14 @@ async def test_a_tick_is_one_job_whatever_the_number_of_workers(queue: qo.Queue)
 
 async def test_cron_entries_fire_while_workers_run(queue: qo.Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three workers with the same entry and a schedule that ticks every few milliseconds."""
-    from qo.runtime import cron
+    from qo.worker import cron
 
     start = datetime.now(UTC) - timedelta(minutes=5)  # ticks that are over for the store
     ticks = [start + timedelta(minutes=number) for number in range(1, 4)]
     reached = asyncio.Event()
-    monkeypatch.setattr(cron.StoreTime, "now", lambda self: start)
+    monkeypatch.setattr(StoreTime, "now", lambda self: start)
 
-    async def at_once(tick: datetime, store_time: cron.StoreTime) -> None:
+    async def at_once(tick: datetime, store_time: StoreTime) -> None:
         if tick > ticks[-1]:
             reached.set()
             await asyncio.Event().wait()

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 import uvloop
-from stores import StoreUnderTest
 
 import qo
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests.stores import StoreUnderTest
 
 
 def test_jobs_are_submitted_run_and_waited_for(store_under_test: StoreUnderTest) -> None:

@@ -1,26 +1,34 @@
-"""No wake-up is lost: with every poll set to an hour, whoever waits hears of what it waits for within seconds."""
+"""No wake-up is lost: with every poll set to an hour, every waiter is woken within seconds."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from harness import claim, finish, hand_back, succeed
-from running import running, state_is, until
-from slow_polls import SETTINGS, Hearing, another_queue, idle, look_at_the_clock_hourly, poll_hourly, url_of
-from stores import STORES, StoreUnderTest
 
 import qo
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Bounds, Lease
+from qo.values import Bounds, Lease
+from tests.conformance.suite.harness import claim, finish, hand_back, succeed
+from tests.processes import Process, program
+from tests.stores import STORES, StoreUnderTest
+from tests.worker.running import running, state_is, until
+from tests.worker.slow_polls import (
+    SETTINGS,
+    Hearing,
+    another_queue,
+    idle,
+    look_at_the_clock_hourly,
+    poll_hourly,
+    url_of,
+)
 
 HEARD_SECONDS = 10
-"""A net. What is heard takes milliseconds, and what is not heard an hour."""
+"""A net. A wake-up takes milliseconds, and a lost one an hour."""
 SOON_SECONDS = 0.3
 
 
@@ -32,6 +40,13 @@ def hourly(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     look_at_the_clock_hourly(monkeypatch)
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.name)
+def store_under_test(request: pytest.FixtureRequest) -> StoreUnderTest:
+    """Every store in the gate too: each has a way of its own to wake workers."""
+    chosen: StoreUnderTest = request.param
+    return chosen
 
 
 @pytest.fixture
@@ -239,8 +254,8 @@ async def test_an_idle_worker_hears_of_a_job_that_another_process_submits(queue:
         url, namespace = url_of(store)
     async with running(started.worker):
         await idle(queue)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", SUBMITTING, url, namespace)
-        assert await asyncio.wait_for(process.wait(), 60) == 0
+        with Process(program(SUBMITTING, url, namespace)) as process:
+            assert await process.ended() == 0
 
         await started.job("job")
 
@@ -335,14 +350,14 @@ async def test_an_idle_worker_hears_that_the_lease_of_a_worker_that_died_is_over
 @pytest.mark.usefixtures("no_clock")
 @pytest.mark.parametrize("what", ["cancel", "revoke"])
 async def test_a_running_handler_hears_that_it_is_to_stop(queue: Queue, other: Queue, what: str) -> None:
-    worker, told, hearing = qo.Worker(queue, "busy"), asyncio.Event(), Hearing(queue.store)
+    worker, interrupted, hearing = qo.Worker(queue, "busy"), asyncio.Event(), Hearing(queue.store)
 
     @worker.task("work")
     async def work() -> None:
         try:
             await asyncio.sleep(3600)
         finally:
-            told.set()
+            interrupted.set()
 
     await other.set_limit("gpu", 1)
     await other.submit("work", id="job", groups=["gpu"])
@@ -355,11 +370,11 @@ async def test_a_running_handler_hears_that_it_is_to_stop(queue: Queue, other: Q
             await other.pause("work")
             await other.store.revoke("gpu", 0, force=True)
 
-        await told.wait()
+        await interrupted.wait()
 
 
 @pytest.mark.usefixtures("no_clock")
-async def test_whoever_waits_for_a_job_hears_that_it_has_ended(queue: Queue, other: Queue) -> None:
+async def test_a_caller_that_waits_for_a_job_hears_that_it_has_ended(queue: Queue, other: Queue) -> None:
     lease = await held_elsewhere(other)
     waiting = asyncio.create_task(queue.wait("holder"))
     await asyncio.sleep(0.1)

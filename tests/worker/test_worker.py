@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from msgspec import structs
-from running import running, soon, state_is, until
 
 import qo
-from qo.store.values import Claimed
+from qo.values import Advance, Claimed, Held
+from tests.worker.running import running, soon, state_is, until
 
 
 async def test_no_more_run_at_once_than_the_worker_has_places(queue: qo.Queue) -> None:
@@ -144,19 +144,19 @@ async def test_short_jobs_cost_no_write_to_tell_that_they_run(queue: qo.Queue, w
     @worker.task
     async def noop() -> None: ...
 
-    advances = []
+    sent: list[Advance] = []
     advance = queue.store.advance
 
-    async def counted(items: Any, **options: Any) -> Any:
-        advances.extend(items)
-        return await advance(items, **options)
+    async def counted(advances: Sequence[Advance]) -> list[Held]:
+        sent.extend(advances)
+        return await advance(advances)
 
     queue.store.advance = counted  # type: ignore[method-assign]
     await queue.submit_many([qo.New("noop")] * 200)
     await soon(worker.run_until_idle())
 
     assert len(await queue.jobs(status="succeeded", limit=300)) == 200
-    assert len(advances) < 20
+    assert len(sent) < 20
 
 
 async def test_finished_jobs_go_back_and_new_ones_come_in_one_round_trip(queue: qo.Queue, worker: qo.Worker) -> None:

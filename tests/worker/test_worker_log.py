@@ -6,12 +6,12 @@ import logging
 import re
 
 import pytest
-from running import run_one, running, state_is
 
 import qo
 from qo.job import Job, State, moment
-from qo.runtime.worker_log import log_end, log_start
-from qo.store.values import Finished, Lease, Outcome
+from qo.values import Finished, Lease, Outcome
+from qo.worker.log import log_end, log_start
+from tests.worker.running import run_one, running, state_is
 
 NOON_MS = 1_728_043_200_000
 
@@ -58,7 +58,7 @@ def test_a_start_is_one_line(caplog: pytest.LogCaptureFixture, slots: dict[str, 
         (State.QUEUED, State.CANCELLED, "cancelled"),
     ],
 )
-def test_an_end_is_told_as_the_store_decided_it(
+def test_an_end_is_logged_as_the_store_decided_it(
     caplog: pytest.LogCaptureFixture, proposed: State, decided: State, words: str
 ) -> None:
     outcome = Outcome(job_id="01J", token="7", state=proposed, retry_after_ms=0)
@@ -77,7 +77,7 @@ def test_a_failure_that_is_tried_again_says_when(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == ["build 01J: failed, to be tried again in 1m 0s"]
 
 
-def test_an_outcome_that_came_too_late_is_told_as_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outcome_that_came_too_late_is_logged_as_refused(caplog: pytest.LogCaptureFixture) -> None:
     outcome = Outcome(job_id="01J", token="7", state=State.SUCCEEDED)
 
     log_end("build", outcome, Finished(job_id="01J", token="7", lost=True))
@@ -136,9 +136,9 @@ async def test_what_the_handler_asked_for_is_a_line_and_no_traceback(
     job = await run_one(queue, worker, "build")
 
     assert job.error is not None
-    told = [record for record in logged.records if str(job.error.debug_id) in record.getMessage()]
+    lines = [record for record in logged.records if str(job.error.debug_id) in record.getMessage()]
     expected = f"build {job.id} {line.format(id=job.error.debug_id)}"
-    assert [(record.levelname, record.getMessage()) for record in told] == [(level, expected)]
+    assert [(record.levelname, record.getMessage()) for record in lines] == [(level, expected)]
     assert "Traceback" not in logged.text
 
 

@@ -11,10 +11,10 @@ import sys
 from typing import Any
 
 import pytest
-from running import running, soon, state_is, until
 
 import qo
-from qo.store.values import Registered, Registration, TaskOptions
+from qo.values import Registered, Registration, TaskOptions
+from tests.worker.running import running, soon, state_is, until
 
 LEASE_SECONDS = 0.6
 """so that the heart beats five times a second"""
@@ -183,9 +183,9 @@ async def test_a_worker_that_stops_while_it_registers_again_is_gone_afterwards(q
             go_on.set()
         return answer
 
-    async def send(wanted: Registration) -> Registered:
+    async def send(registration: Registration) -> Registered:
         """What was sent arrives, whether or not the sender waits for the answer."""
-        return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(arrive(wanted), loop)))
+        return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(arrive(registration), loop)))
 
     queue.store.register = send  # type: ignore[method-assign]
     worker = building(queue)
@@ -226,7 +226,7 @@ async def test_a_worker_that_runs_again_has_its_own_name_again(queue: qo.Queue) 
             await are_there(queue, "w")
 
 
-async def test_workers_are_told_with_when_they_were_last_heard_of(queue: qo.Queue) -> None:
+async def test_workers_are_listed_with_the_time_of_their_last_heartbeat(queue: qo.Queue) -> None:
     async with running(building(queue)):
         await are_there(queue, "w")
         (first,) = await queue.workers()

@@ -1,4 +1,4 @@
-"""An idle worker on Redis offers its place, and so is given a job in the step that makes it claimable."""
+"""An idle worker on Redis offers to take a job, and gets one in the step that makes it claimable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from running import running, soon, until
-from servers import shared_server
 
 import qo
 from qo.store.redis import RedisStore
-from qo.store.values import Offer
+from qo.values import Offer
+from tests.servers.redis import shared_server
+from tests.worker.running import running, soon, until
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ async def test_a_job_that_is_given_to_a_worker_as_it_stops_goes_back_to_its_plac
     run = asyncio.create_task(worker.run())
     await is_idle(queue, worker)
 
-    # The event loop stands still until the job has been given away, so the worker hears of both at the same time.
+    # The event loop stands still until the job has been given away, so the worker sees both at the same time.
     elsewhere = threading.Thread(target=submit_elsewhere, args=(queue.store,))
     elsewhere.start()
     elsewhere.join()

@@ -7,9 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from running import run_one, soon
 
 import qo
+from qo.event import Feed
+from tests.worker.running import run_one, soon
 
 
 async def test_a_stopped_worker_lets_what_runs_end_and_takes_nothing_more(queue: qo.Queue, worker: qo.Worker) -> None:
@@ -65,7 +66,7 @@ async def test_what_does_not_end_in_the_grace_period_goes_back_to_its_place_with
     ]
 
 
-async def test_a_handler_that_finishes_while_it_is_told_to_stop_has_succeeded(
+async def test_a_handler_that_returns_a_result_when_it_is_stopped_has_succeeded(
     queue: qo.Queue, worker: qo.Worker
 ) -> None:
     begun = asyncio.Event()
@@ -77,6 +78,7 @@ async def test_a_handler_that_finishes_while_it_is_told_to_stop_has_succeeded(
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             return "saved"
+        raise AssertionError("Nothing sets this event.")
 
     job = await queue.submit("careful")
     run = asyncio.create_task(worker.run())
@@ -135,15 +137,15 @@ async def test_a_worker_that_is_cancelled_once_it_is_registered_is_gone_and_can_
 ) -> None:
     worker.task("job")(lambda: "again")
     starting = asyncio.Event()
-    newest_event = queue.store.newest_event
+    events = queue.store.events
 
-    async def held_up() -> int:
+    async def held_up(*args: Any, **kwargs: Any) -> Feed:
         if not starting.is_set():
             starting.set()
             await asyncio.Event().wait()
-        return await newest_event()
+        return await events(*args, **kwargs)
 
-    queue.store.newest_event = held_up  # type: ignore[method-assign]
+    queue.store.events = held_up  # type: ignore[method-assign]
     run = asyncio.create_task(worker.run())
     await soon(starting.wait())
     run.cancel()

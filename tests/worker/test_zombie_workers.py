@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 
 import msgspec
-from processes_on_a_store import (
+
+import qo
+from tests.processes import Process
+from tests.worker.processes_on_a_store import (
     LOOK_AGAIN_SECONDS,
     SETTINGS,
     can_write,
@@ -16,13 +18,11 @@ from processes_on_a_store import (
     queue_fixture,  # noqa: F401 - asked for by name
     url_fixture,  # noqa: F401 - asked for by name
 )
-from witness import LEAVE, WRITE, Report, Witness
-from worker_process import Options, Running, diary_of, started, until
-
-import qo
+from tests.worker.witness import LEAVE, WRITE, Report, Witness
+from tests.worker.worker_process import Options, diary_of, started, until
 
 
-async def test_a_handler_that_wakes_up_after_its_lease_is_told_and_its_writes_are_refused(
+async def test_a_handler_that_wakes_up_after_its_lease_sees_that_it_is_lost_and_its_writes_are_refused(
     queue: qo.Queue, url: str, tmp_path: Path
 ) -> None:
     diary, go_on = tmp_path / "diary", tmp_path / "go on"
@@ -33,7 +33,7 @@ async def test_a_handler_that_wakes_up_after_its_lease_is_told_and_its_writes_ar
             stale = await stop_at_work(zombie, queue, witness, diary)
             async with started(msgspec.structs.replace(options, names=("worker-2",))):
                 await until(lambda: is_begun_anew(witness, stale))
-                os.kill(zombie.pid, signal.SIGCONT)
+                zombie.signal(signal.SIGCONT)
                 await until(lambda: has_left(witness, stale))
                 go_on.touch()
                 ended = await queue.wait(job.id, timeout=60)
@@ -46,7 +46,7 @@ async def test_a_handler_that_wakes_up_after_its_lease_is_told_and_its_writes_ar
     await check_ended_once(queue, witness, ended)
 
 
-async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_is_not_told_is_refused(
+async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_does_not_notice_is_refused(
     queue: qo.Queue, url: str, tmp_path: Path
 ) -> None:
     diary, first_go_on, second_go_on = tmp_path / "diary", tmp_path / "first", tmp_path / "second"
@@ -59,7 +59,7 @@ async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_is_not_
             async with started(msgspec.structs.replace(options, names=("worker-2",))):
                 await until(lambda: is_begun_anew(witness, stale))
                 first_go_on.touch()
-                os.kill(zombie.pid, signal.SIGCONT)
+                zombie.signal(signal.SIGCONT)
                 refusal = await zombie.line_with("was refused")
                 assert (await queue.get(job.id)).finished_at is None
                 second_go_on.touch()
@@ -70,16 +70,16 @@ async def test_the_result_of_a_handler_that_wakes_up_after_its_lease_and_is_not_
     await check_ended_once(queue, witness, ended)
 
 
-async def stop_at_work(process: Running, queue: qo.Queue, witness: Witness, diary: Path) -> Report:
+async def stop_at_work(process: Process, queue: qo.Queue, witness: Witness, diary: Path) -> Report:
     """Stop it in the middle of its handler, but where it keeps nobody else from writing; what it was doing."""
     while True:
-        os.kill(process.pid, signal.SIGSTOP)
+        process.freeze()
         if await can_write(queue):
             at_work = witness.inside()
             noted = {(job_id, attempt) for job_id, attempt, _ in diary_of(diary)}
             if at_work and (at_work[-1].job, at_work[-1].attempt) in noted:
                 return at_work[-1]
-        os.kill(process.pid, signal.SIGCONT)
+        process.signal(signal.SIGCONT)
         await queue.store.observe([])
         await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
@@ -92,11 +92,11 @@ async def has_left(witness: Witness, report: Report) -> bool:
     return report not in witness.inside()
 
 
-async def goes_on_working(process: Running, queue: qo.Queue) -> None:
+async def goes_on_working(process: Process, queue: qo.Queue) -> None:
     job = await queue.submit("short", {})
     ended = await queue.wait(job.id, timeout=60)
     assert (ended.state, ended.worker) == (qo.State.SUCCEEDED, "worker-1")
-    os.kill(process.pid, signal.SIGTERM)
+    process.signal(signal.SIGTERM)
     assert await process.ended() == 0
 
 

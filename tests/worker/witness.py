@@ -1,8 +1,7 @@
-"""An outside witness: handlers tell it with their tokens what they hold, and it remembers who was inside with whom.
+"""An outside witness: handlers report their tokens and slots to it, and it records which of them were inside together.
 
-A process tells through one connection, which dies with it: whoever was killed cannot say goodbye and is gone all the
-same. The witness is what a careful resource does (SPEC.md, section 3): it keeps the newest token of each job and
-refuses whoever comes with an older one.
+A process reports through one connection, which ends with it, so a process that is killed is gone, too. The witness does
+what a careful resource does (SPEC.md, section 3): it keeps the newest token of each job and refuses older ones.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ACCEPTED, REFUSED = b"accepted\n", b"refused\n"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`lost`: what the handler's context says of its lease as it tells this."""
+    """`lost` is the flag of the handler's context when it reports."""
 
     what: str
     process: str
@@ -92,9 +91,9 @@ class Lives(NamedTuple):
     """When leases began and ended against their holders' will, as the numbers of the store's events."""
 
     began: dict[tuple[str, int], int]
-    """by job and attempt"""
+    """When each lease began, by job and attempt."""
     ended: dict[int, int]
-    """by token"""
+    """When each lease was lost, by token."""
 
     @classmethod
     def told_by(cls, events: Iterable[Event]) -> Lives:
@@ -115,12 +114,12 @@ class Witness:
     def __init__(self) -> None:
         self.port = 0
         self.newest: dict[str, int] = {}
-        """the newest token seen, by job"""
+        """The newest token seen, by job."""
         self.writes: list[Report] = []
         self.refused: list[Report] = []
         self._inside: dict[int, tuple[Report, asyncio.BaseTransport]] = {}
         self._meetings: list[tuple[Report, ...]] = []
-        """all who were inside, each time that somebody entered"""
+        """The handlers that were inside, each time that one entered."""
 
     @classmethod
     @asynccontextmanager
@@ -138,10 +137,10 @@ class Witness:
         return [report for report, _ in self._inside.values() if process in (None, report.process)]
 
     def crowds(self, lives: Lives) -> Iterator[list[Report]]:
-        """Those who were inside together with leases that lived at the same time, for each such time.
+        """Yield the handlers that were inside together with leases that lived at the same time, for each such time.
 
-        A stopped process that was not yet told that its lease ran out is inside without one: that is the stated
-        exception, and the only thing for which the store's word is taken here.
+        A stopped process that has not noticed yet that its lease ran out is inside without one. That is the stated
+        exception, and the only fact for which this trusts the store.
         """
         for meeting in self._meetings:
             for report in meeting:
@@ -186,7 +185,7 @@ class _Connection(asyncio.Protocol):
 
 
 def most_inside(witness: Witness, lives: Lives, groups: Collection[str]) -> dict[str, int]:
-    """Of each of these groups, all at once. Nobody shared a slot's number or a job with anybody."""
+    """Return how many were inside of each group at once. Asserts that no two shared a job or a slot's number."""
     most: Counter[str] = Counter()
     for crowd in witness.crowds(lives):
         assert len({report.job for report in crowd}) == len(crowd), "a job was run by two at once"

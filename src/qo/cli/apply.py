@@ -1,15 +1,15 @@
-"""`qo apply`: the limits of the settings, written to the store."""
+"""`qo apply`: write the limits of the settings to the store."""
 
 from __future__ import annotations
 
 import click
 
+from qo.cli.limit_plan import LimitPlan, plan_limits
 from qo.cli.options import Target, by_option, store_options
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
-from qo.runtime.limit_plan import LimitPlan, plan_limits
-from qo.runtime.queue import Queue
-from qo.store.values import Source
+from qo.queue.queue import Queue
+from qo.values import Source
 
 
 @click.command()
@@ -34,7 +34,7 @@ def apply(target: Target, *, dry_run: bool, by: str | None) -> None:
 
 
 def _refuse_without_settings(target: Target) -> None:
-    """Called in the wrong folder it would remove every configured limit."""
+    """Raise when there are no settings: in the wrong folder, `qo apply` would remove every configured limit."""
     from pathlib import Path
 
     from qo.settings import FILE_NAME, find_settings_file, load_settings
@@ -57,8 +57,8 @@ def _show(target: Target, plan: LimitPlan, location: str, *, dry_run: bool) -> N
     for each in plan.changed:
         assert each.before is not None
         before, slots = each.before, each.limit.slots
-        by_whom = "" if before.source is Source.CONFIGURATION else f", which the {before.source.name.lower()} had set,"
-        say(f"{change} {each.limit.group} from {before.slots}{by_whom} to {slots}.")
+        set_by = "" if before.source is Source.CONFIGURATION else f", which the {before.source.name.lower()} had set,"
+        say(f"{change} {each.limit.group} from {before.slots}{set_by} to {slots}.")
     for limit in plan.removed:
         say(f"{remove} the limit of {limit.group}, which was {limit.slots}.")
     for kept in plan.kept_out:

@@ -1,4 +1,4 @@
-"""`qo cancel`, `qo retry`, `qo confirm`: what people decide about a job."""
+"""`qo cancel`, `qo retry`, `qo confirm`: decisions of people about a job."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import click
 from qo.cli.options import Target, by_option, store_options
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
-from qo.cli.telling import told
+from qo.cli.wording import job_sentence
 from qo.job import Job
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 
 
 @click.command()
 @click.argument("job_id", metavar="[ID]", required=False)
 @click.option("--parent", help="Cancel all unfinished jobs of this parent instead of one job.")
-@click.option("--message", help="Why, for who submitted it.")
+@click.option("--message", help="The reason, shown to the user who submitted it.")
 @by_option
 @store_options
 def cancel(target: Target, *, job_id: str | None, parent: str | None, message: str | None, by: str | None) -> None:
@@ -51,13 +51,13 @@ def confirm(target: Target, *, job_id: str, by: str | None) -> None:
 
 
 def show_changed(target: Target, changed: Job | list[Job]) -> None:
-    """A job, or jobs, as a change has left them."""
+    """Print one or more jobs after they were changed."""
     if target.as_json:
         show_json(changed)
     elif isinstance(changed, Job):
-        say(told(changed))
+        say(job_sentence(changed))
     else:
         for job in changed:
-            say(told(job))
+            say(job_sentence(job))
         if not changed:
             say("It has no unfinished jobs, so nothing was changed.")

@@ -1,4 +1,4 @@
-"""`qo concurrency`: limits, and who holds which slot, in a store or in a bucket."""
+"""`qo concurrency`: limits and the holders of slots, in a store or in a bucket."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from qo.cli.options import Target, by_option, span, store_options
 from qo.cli.output import say, show_json, show_table
 from qo.cli.queue import group_as_json
 from qo.cli.running import on_bucket, on_queue, reading
-from qo.cli.telling import time_told
+from qo.cli.wording import time_text
+from qo.limits.by_hand import ConcurrencyManager
 from qo.policy.words import counted
-from qo.policy.words import span as span_told
-from qo.runtime.manager import ConcurrencyManager
-from qo.runtime.queue import Queue
+from qo.policy.words import span as span_text
+from qo.queue.queue import Queue
 from qo.store.open import is_bucket
-from qo.store.values import GroupStatus, Source
+from qo.values import GroupStatus, Source
 
 if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
 
 T = TypeVar("T")
 Configured = dict[str, int]
-"""the limits of the settings, by group"""
+"""The limits of the settings, by group."""
 
 
 @click.group(cls=Group)
 def concurrency() -> None:
-    """Limits: how many slots a group has, where that comes from, and who holds them.
+    """Limits: how many slots a group has, the source of that limit, and the holders of the slots.
 
-    Of a store, or with --url s3://bucket/prefix (gs://, az://) of the groups that are kept in a bucket.
+    With --url s3://bucket/prefix (gs://, az://), the groups that are kept in a bucket.
     """
 
 
@@ -43,9 +43,9 @@ def concurrency() -> None:
 @click.option("--all", "every", is_flag=True, help="Also the idle groups of users and projects that a tier limits.")
 @store_options
 def status(target: Target, *, group: str | None, every: bool) -> None:
-    """Show the groups that have a limit, a pause or holders; or GROUP and who holds its slots.
+    """Show the groups that have a limit, a pause or holders; or GROUP and the holders of its slots.
 
-    Says where the settings here and the store differ. Of a bucket, without GROUP only the names of its groups.
+    Also says where the settings here and the store differ. On a bucket, without GROUP, only the groups' names.
     """
     if group is not None:
         name = group
@@ -84,7 +84,7 @@ def set_limit(target: Target, *, group: str, limit: int, by: str | None) -> None
 @by_option
 @store_options
 def remove(target: Target, *, group: str, by: str | None) -> None:
-    """Take GROUP's limit away, whoever set it, until somebody sets one again."""
+    """Remove GROUP's limit, whatever its source. The group is unlimited until a limit is set again."""
 
     async def changed(slots: Queue | BucketSlots) -> GroupStatus:
         await slots.remove_limit(group, by=by)
@@ -102,8 +102,8 @@ def remove(target: Target, *, group: str, by: str | None) -> None:
 def release(target: Target, *, group: str, slot: int, force: bool, by: str | None) -> None:
     """Take SLOT of GROUP from its holder; a job goes back to its place with an attempt spent.
 
-    In a bucket, a lease counts as run out only for who has watched it for so long, so a release needs --force; its
-    holder loses this one slot, and hears of it with its next renewal.
+    On a bucket a release needs --force, because a command has not watched the lease for long enough to know that it
+    ran out. The holder loses this one slot, and notices when it next renews.
     """
     if _is_bucket(target):
         holder = on_bucket(target, lambda bucket: bucket.release_slot(group, slot, force=force))
@@ -124,16 +124,15 @@ def release(target: Target, *, group: str, slot: int, force: bool, by: str | Non
 )
 @store_options
 def cleanup(target: Target, *, group: str, wait: timedelta | None) -> None:
-    """Free the slots of GROUP whose leases have run out. Nothing needs it: whoever wants a slot does the same.
+    """Free the slots of GROUP whose leases have run out. It is never necessary: every acquire does the same.
 
-    In a bucket a lease has run out when it was seen unchanged for as long as it lasts: say with --wait for how long
-    to watch.
+    On a bucket a lease has run out when it was seen unchanged for as long as it lasts. --wait says how long to watch.
     """
     if _is_bucket(target) == (wait is None):
         raise click.UsageError(
             "On a bucket, say how long to watch: --wait 5m, at least as long as leases last there."
             if wait is None
-            else "--wait is for a bucket; a store knows by itself what has run out.",
+            else "--wait is for a bucket; a store knows by itself which leases have run out.",
             click.get_current_context(),
         )
 
@@ -142,7 +141,7 @@ def cleanup(target: Target, *, group: str, wait: timedelta | None) -> None:
         held = (await bucket.get_status(group)).active
         if held:
             if not target.as_json:
-                say(f"Watching {counted(held, 'holder')} of {group} for {span_told(wait.total_seconds())}.")
+                say(f"Watching {counted(held, 'holder')} of {group} for {span_text(wait.total_seconds())}.")
             await asyncio.sleep(wait.total_seconds())
         return await bucket.cleanup_expired(group)
 
@@ -174,7 +173,7 @@ async def _group_and_file(queue: Queue, group: str) -> tuple[GroupStatus, Config
 
 
 async def _groups_and_file(queue: Queue) -> tuple[list[GroupStatus], Configured]:
-    """Those of the store, and those that only the settings know."""
+    """The groups of the store and those that only the settings name, with the limits of the settings."""
     configured = {limit.group: limit.slots for limit in queue.configured_limits()}
     groups = {each.group: each for each in await queue.limits()}
     missing = {name: GroupStatus(group=name) for name in configured if name not in groups}
@@ -195,12 +194,12 @@ def _difference(group: GroupStatus, configured: Configured) -> str | None:
 
 
 def _is_idle(group: GroupStatus) -> bool:
-    """Nothing happens in it, and nobody in particular has limited it: every past user of a tier has such a group."""
+    """Whether a group is unused and has only its tier's limit: every past user of a tier has such a group."""
     return group.source is Source.TIER and not (group.active or group.waiting or group.paused)
 
 
 def _show_names(target: Target, names: list[str]) -> None:
-    """The slots of a bucket are not read for a list: that would be a request for each."""
+    """Names only: reading the slots would take one request for each."""
     if target.as_json:
         show_json([{"group": name} for name in names])
     elif not names:
@@ -212,9 +211,9 @@ def _show_names(target: Target, names: list[str]) -> None:
 
 def _show_groups(target: Target, groups: list[GroupStatus], *, of: int, configured: Configured) -> None:
     if target.as_json:
-        # Their slots are not read for a list, and an empty list would say that nobody holds any.
-        told = [group_as_json(each) | {"configured": configured.get(each.group)} for each in groups]
-        show_json([{key: value for key, value in each.items() if key != "slots"} for each in told])
+        # The slots are not read for a list, and an empty `slots` would mean that there are no holders.
+        shown = [group_as_json(each) | {"configured": configured.get(each.group)} for each in groups]
+        show_json([{key: value for key, value in each.items() if key != "slots"} for each in shown])
     elif not groups:
         say(
             "No group has a limit, a pause or holders."
@@ -233,8 +232,8 @@ def _show_groups(target: Target, groups: list[GroupStatus], *, of: int, configur
 
 def _show_group(target: Target, group: GroupStatus, configured: Configured | None = None) -> None:
     if target.as_json:
-        told = group_as_json(group)
-        show_json(told if configured is None else told | {"configured": configured.get(group.group)})
+        shown = group_as_json(group)
+        show_json(shown if configured is None else shown | {"configured": configured.get(group.group)})
         return
     limited = "has no limit" if group.limit is None else f"has a limit of {group.limit}, set by the {_source(group)}"
     paused = ", and is paused" if group.paused else ""
@@ -244,7 +243,7 @@ def _show_group(target: Target, group: GroupStatus, configured: Configured | Non
     else:
         say(f"{group.group} {limited}{paused}; {group.active} in use, {group.waiting} put aside because of it.")
     if group.slots:
-        rows = [(slot.slot_id, slot.holder, slot.worker_id, time_told(slot.expires_at)) for slot in group.slots]
+        rows = [(slot.slot_id, slot.holder, slot.worker_id, time_text(slot.expires_at)) for slot in group.slots]
         show_table(("slot", "holder", "worker", "lease ends"), rows, whole=("holder",))
     if configured is not None and (difference := _difference(group, configured)) is not None:
         say(difference)

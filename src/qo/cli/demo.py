@@ -1,7 +1,7 @@
-"""The demo: three tiers of users have their apps built, so that everything qo shows is alive within seconds.
+"""The demo: users of three tiers submit builds of apps, so that every feature of qo is in use within seconds.
 
-It uses what every program can use, nothing else. Who submits what, how long it takes and what goes wrong is drawn
-from one seed and written into the job, so that a build goes the same way wherever it runs.
+It uses only the public API. One seed decides the user, duration and failure of each build. They are written into the
+job, so a build runs the same way on every worker.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ STAGES = ("scaffold", "code", "deps", "checks")
 OLLAMA = "provider:ollama"
 SETTINGS: dict[str, Any] = {
     "concurrency": {"limits": {"global": 4, OLLAMA: 2}},
-    # So that it goes on for days; bootstrappers keep their five, and who has used them up is followed by a new one.
+    # So that it can run for days. Bootstrappers keep their five jobs, and a new user follows one that has used them up.
     "tiers": {"partner": {"jobs_per_day": 1_000_000}, "cto_scale": {"jobs_per_day": 1_000_000}},
-    "queue": {"retention_days_sql": 1 / 24},  # an hour, or a day of it would fill the store with those who left
+    "queue": {"retention_days": 1 / 24},  # an hour: a day of ended jobs would fill the store
 }
 PROJECT_PREFIX = "demo-"
-"""by which the demo knows its own jobs"""
+"""The demo recognises its own jobs by this prefix."""
 
 REGULARS = {"partner": ("ada", "ben", "cleo"), "cto_scale": ("acme", "globex")}
 NEWCOMERS_AT_ONCE = 3
 BUILDS_OF_A_NEWCOMER = 6
-"""one more than a bootstrapper has a day: the last one is for tomorrow"""
+"""One more than a bootstrapper's daily quota, so that the last one is deferred to the next day."""
 APPS = ("shop", "blog", "chat", "maps", "notes", "radio")
 PRIORITIES = ("urgent", "high", "normal", "normal", "normal", "low", "background")
 
@@ -49,18 +49,18 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 class Build(msgspec.Struct):
-    """What one build will be like."""
+    """The payload of a build: its duration, iterations and failure."""
 
     app: str
     seconds: float
-    """of all iterations"""
+    """The duration of all iterations together."""
     iterations: int = 1
     trouble: str | None = None
-    """flaky: the first attempt fails; refused: every one does, with a secret in its error; tests: for good"""
+    """`flaky` fails at the first attempt, `refused` at every attempt with a secret in its error, `tests` for good."""
 
 
 class DemoWorker(qo.Worker):
-    """Builds apps. When it is told to stop, so are the people who submit."""
+    """Runs the builds. Stopping it also stops the tasks that play the users."""
 
     people: tuple[asyncio.Task[None], ...] = ()
 
@@ -71,7 +71,7 @@ class DemoWorker(qo.Worker):
 
 
 async def refuse_other_jobs(queue: qo.Queue) -> None:
-    """Raise `InvalidValue` when the store holds jobs of somebody else: made-up ones must not stand in their line."""
+    """Raise `InvalidValue` when the store holds real jobs: made-up jobs must not stand in their line."""
     for job in await queue.jobs(newest_first=True):
         if not (job.project or "").startswith(PROJECT_PREFIX):
             raise qo.InvalidValue(
@@ -83,14 +83,14 @@ async def refuse_other_jobs(queue: qo.Queue) -> None:
 async def run_demo(
     queue: qo.Queue, *, seed: int = 1, concurrency: int | None = None, for_seconds: float | None = None
 ) -> None:
-    """Build and submit until stopped, by a signal or after so many seconds."""
+    """Build and submit until a signal comes or `for_seconds` have passed."""
     worker = DemoWorker(queue, concurrency=concurrency)
     worker.task(TASK, stages=STAGES)(build)
     submitter, decider = Submitter(queue, random.Random(seed)), Decider(queue, random.Random(seed))
     worker.people = (
         asyncio.create_task(_repeat(submitter.submit_one)),
         asyncio.create_task(_repeat(decider.decide)),
-        asyncio.create_task(_repeat(lambda: tell_summary(queue))),
+        asyncio.create_task(_repeat(lambda: log_summary(queue))),
     )
     if for_seconds is not None:
         asyncio.get_running_loop().call_later(for_seconds, worker.stop)
@@ -105,7 +105,7 @@ async def run_demo(
 
 
 async def _repeat(step: Callable[[], Awaitable[float]]) -> None:
-    """Do it again and again, each time after as many seconds as it answered."""
+    """Call `step` again and again; each call returns the seconds until the next one."""
     while True:
         try:
             seconds = await step()
@@ -115,7 +115,7 @@ async def _repeat(step: Callable[[], Awaitable[float]]) -> None:
         await asyncio.sleep(seconds)
 
 
-# --- what is built --------------------------------------------------------------------------------------------
+# --- The build ------------------------------------------------------------------------------------------------
 
 
 async def build(data: Build, ctx: qo.Context) -> dict[str, str]:
@@ -144,14 +144,14 @@ def run_into_trouble(data: Build, ctx: qo.Context) -> None:
             raise qo.Fail(f"3 of the 41 tests of {data.app} do not pass.")
 
 
-# --- who submits it -------------------------------------------------------------------------------------------
+# --- Users who submit -----------------------------------------------------------------------------------------
 
 OPENING = (
     Build(app="shop", seconds=1.2, iterations=3),
     Build(app="blog", seconds=0.5, trouble="refused"),
     Build(app="chat", seconds=0.5, trouble="tests"),
 )
-"""what bootstrappers begin with, so that a question and failures are there at once"""
+"""The first builds of bootstrappers, so that a confirmation and failures are there at once."""
 
 
 def draw_build(rng: random.Random) -> Build:
@@ -164,7 +164,7 @@ def draw_build(rng: random.Random) -> Build:
 
 
 class Submitter:
-    """Everybody who wants something built; as fast as keeps the line neither empty nor full."""
+    """All users who submit builds, at a rate that keeps the line neither empty nor full."""
 
     def __init__(self, queue: qo.Queue, rng: random.Random) -> None:
         self._queue = queue
@@ -172,7 +172,7 @@ class Submitter:
         self._opening = list(OPENING)
         self._names: Iterator[str] = (f"user-{number}" for number in itertools.count(1))
         self._newcomers: dict[str, int] = {}
-        """how many builds each still wants"""
+        """How many builds each of them will still submit."""
 
     async def submit_one(self) -> float:
         waiting = (await self._queue.analytics(minutes=1)).waiting
@@ -208,7 +208,7 @@ class Submitter:
     async def _newcomer(self) -> str:
         while len(self._newcomers) < NEWCOMERS_AT_ONCE:
             name = next(self._names)
-            if (await self._queue.usage(name)).jobs_used == 0:  # else an earlier demo has had them today
+            if (await self._queue.usage(name)).jobs_used == 0:  # otherwise an earlier demo has used up this name today
                 self._newcomers[name] = BUILDS_OF_A_NEWCOMER
         name = self._rng.choice(sorted(self._newcomers))
         self._newcomers[name] -= 1
@@ -217,19 +217,19 @@ class Submitter:
         return name
 
 
-# --- who decides about it -------------------------------------------------------------------------------------
+# --- Users who decide -----------------------------------------------------------------------------------------
 
 
 class Decider:
-    """The people who confirm, retry, cancel and give priority. Some questions they leave open for a while."""
+    """All users who confirm, retry, cancel and move jobs. Some confirmations they leave open for a while."""
 
     def __init__(self, queue: qo.Queue, rng: random.Random) -> None:
         self._queue = queue
         self._rng = rng
         self._decided: dict[str, bool] = {}
-        """jobs that asked, and whether they may go on when they do; the newest ones"""
+        """Jobs that asked for a confirmation, and whether they get one; only the newest are kept."""
         self._read: dict[str, None] = {}
-        """failures that somebody has looked at; the newest ones"""
+        """Failed jobs that were already logged; only the newest are kept."""
         self._began_at = datetime.now(UTC)
 
     async def decide(self) -> float:
@@ -288,14 +288,14 @@ def _remember(memory: dict[str, Any], key: str, value: Any, *, most: int = 1000)
         del memory[next(iter(memory))]
 
 
-# --- what is told of it ---------------------------------------------------------------------------------------
+# --- The summary ----------------------------------------------------------------------------------------------
 
 
-async def tell_summary(queue: qo.Queue) -> float:
+async def log_summary(queue: qo.Queue) -> float:
     figures = await queue.analytics(minutes=1)
     stages = Counter(job.stage or job.state.value for job in await queue.jobs(status="running"))
     asking = await queue.jobs(status="confirming")
-    told = [
+    groups = [
         f"{group.group} {group.active}/{group.limit}"
         for group in await queue.limits()
         if group.limit is not None and (group.group in SETTINGS["concurrency"]["limits"] or group.active >= group.limit)
@@ -306,6 +306,6 @@ async def tell_summary(queue: qo.Queue) -> float:
         figures.running,
         f" ({', '.join(f'{stage} {count}' for stage, count in sorted(stages.items()))})" if stages else "",
         len(asking),
-        ", ".join(told),
+        ", ".join(groups),
     )
     return SUMMARY_EVERY_SECONDS

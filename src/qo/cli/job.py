@@ -1,4 +1,4 @@
-"""`qo job`: one job as it is, or as it goes on."""
+"""`qo job`: one job's present state, or with --watch all its changes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,19 @@ import click
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_fields, show_json
 from qo.cli.running import reading
-from qo.cli.telling import attempts_told, data_told, priority_told, start_sentence, starts_told, time_told, told, where
+from qo.cli.wording import (
+    attempts_text,
+    job_sentence,
+    json_text,
+    priority_text,
+    start_sentence,
+    start_text,
+    time_text,
+    where,
+)
 from qo.event import POSITION, Event
 from qo.job import ENDED, Estimate, Job, State
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 
 
 @click.command()
@@ -21,7 +30,7 @@ from qo.runtime.queue import Queue
 @click.option("--watch", is_flag=True, help="Follow it until it has ended; exit code 1 if it failed or was cancelled.")
 @store_options
 def job(target: Target, *, job_id: str, watch: bool) -> int:
-    """Show the job ID, or with --watch what happens to it (with --json a line for each event)."""
+    """Show the job ID, or with --watch its changes (with --json one line for each event)."""
     if watch:
         ended = reading(target, lambda queue: _watch(queue, job_id, as_json=target.as_json))
         return 1 if ended.state in (State.FAILED, State.CANCELLED) else 0
@@ -34,14 +43,14 @@ def job(target: Target, *, job_id: str, watch: bool) -> int:
 
 
 def show_job(found: Job) -> None:
-    say(told(found))
+    say(job_sentence(found))
     error, progress = found.error, found.progress
     show_fields(
         [
             ("status", found.status),
             ("place", found.position_message),
-            ("starts in", starts_told(found.estimate)),
-            ("priority", priority_told(found.priority)),
+            ("starts in", start_text(found.estimate)),
+            ("priority", priority_text(found.priority)),
             ("user", found.user),
             ("project", found.project),
             ("tier", found.tier),
@@ -49,18 +58,18 @@ def show_job(found: Job) -> None:
             ("phase", found.phase),
             ("unique", found.unique),
             ("groups", ", ".join(found.groups)),
-            ("attempts", attempts_told(found.attempts, found)),
+            ("attempts", attempts_text(found.attempts, found)),
             ("iterations", _iterations(found)),
             ("progress", None if progress is None else _progress(progress.done, progress.total, progress.text)),
             ("message", found.message),
             ("worker", found.worker),
-            ("run at", time_told(found.run_at)),
-            ("submitted", time_told(found.submitted_at)),
-            ("joined", time_told(found.joined_at)),
-            ("started", time_told(found.started_at)),
-            ("asked", time_told(found.confirmation_required_at)),
-            ("finished", time_told(found.finished_at)),
-            ("result", data_told(found.result)),
+            ("run at", time_text(found.run_at)),
+            ("submitted", time_text(found.submitted_at)),
+            ("joined", time_text(found.joined_at)),
+            ("started", time_text(found.started_at)),
+            ("asked", time_text(found.confirmation_required_at)),
+            ("finished", time_text(found.finished_at)),
+            ("result", json_text(found.result)),
             ("error", None if error is None else error.message),
             ("detail", None if error is None else error.detail),
             ("debug id", None if error is None else error.debug_id),
@@ -85,22 +94,22 @@ async def _watch(queue: Queue, job_id: str, *, as_json: bool) -> Job:
         async for event in events:
             if as_json:
                 show_json(event)
-            elif event.kind not in ENDED:  # how it ended is told below, with its reason
-                if event.kind != POSITION:  # which brings everything that is told of it
+            elif event.kind not in ENDED:  # its end is printed below, with the reason
+                if event.kind != POSITION:  # a position event contains everything that is printed
                     now = await queue.get(job_id)
-                say(f"{event.at.astimezone():%H:%M:%S} {now.task} {now.id} {_event_told(event, now)}")
+                say(f"{event.at.astimezone():%H:%M:%S} {now.task} {now.id} {_event_text(event, now)}")
     ended = await queue.get(job_id)
     if not as_json:
-        say(told(ended))
+        say(job_sentence(ended))
         if ended.result is not None:
-            say(f"Result: {data_told(ended.result)}")
+            say(f"Result: {json_text(ended.result)}")
         if ended.error is not None and ended.error.detail is not None:
             say(f"{ended.error.detail}\nMore is in the worker's log under {ended.error.debug_id}.")
     return ended
 
 
-def _event_told(event: Event, now: Job) -> str:
-    """What happened. Where an event tells only the new state, the job says the rest if it still is in it."""
+def _event_text(event: Event, now: Job) -> str:
+    """The event in words. Details that the event lacks come from the job, if it is still in that state."""
     detail = event.detail
     match event.kind:
         case "stage":
@@ -108,11 +117,11 @@ def _event_told(event: Event, now: Job) -> str:
         case "progress":
             return f"has done {_progress(detail['done'], detail.get('total'), detail.get('text'))}"
         case "starting" if "worker" in detail:
-            return f"starts on {detail['worker']}, attempt {attempts_told(detail['attempt'], now)}"
+            return f"starts on {detail['worker']}, attempt {attempts_text(detail['attempt'], now)}"
         case "position":
-            return _position_told(**detail)
+            return _position_text(**detail)
         case "priority" | "aged":
-            return f"has priority {priority_told(detail['priority'])}"
+            return f"has priority {priority_text(detail['priority'])}"
         case "moved":
             return f"was moved and {where(now)}"
         case "cancel_wanted":
@@ -125,7 +134,7 @@ def _event_told(event: Event, now: Job) -> str:
             return f"was {kind}"
 
 
-def _position_told(
+def _position_text(
     *, position: int, position_original: int, position_message: str, estimate: dict[str, Any] | None
 ) -> str:
     starts = "" if estimate is None else f", {start_sentence(Estimate(**estimate))}"

@@ -1,4 +1,4 @@
-"""`qo jobs`: which jobs there are."""
+"""`qo jobs`: a list of jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from qo.cli.options import Target, store_options
 from qo.cli.output import say, show_json, show_table
 from qo.cli.running import reading
-from qo.cli.telling import age_told, attempts_told
+from qo.cli.wording import age_text, attempts_text
 from qo.job import Job
 from qo.policy.words import counted
 
@@ -41,14 +41,14 @@ def jobs(target: Target, **filters: Any) -> None:
 
 
 def _start_of(job: Job) -> str | None:
-    """Why it is not known is left to `qo job`, which has the room for it."""
+    """The estimate in a few words; `qo job` has room for the reason when it is not known."""
     if job.estimate is None:
         return None
     return "not known yet" if job.estimate.estimate_seconds is None else job.estimate.message
 
 
 def show_jobs(found: list[Job]) -> None:
-    """A table, with the columns that say something about these jobs."""
+    """Print a table with the columns that are not empty for these jobs."""
     columns: dict[str, list[object]] = {
         "#": [job.position for job in found],
         "id": [job.id for job in found],
@@ -59,8 +59,8 @@ def show_jobs(found: list[Job]) -> None:
         "user": [job.user for job in found],
         "tier": [job.tier for job in found],
         "parent": [job.parent if job.phase is None else f"{job.parent} phase {job.phase}" for job in found],
-        "attempts": [attempts_told(job.attempts, job) for job in found],
-        "submitted": [f"{age_told(job.submitted_at)} ago" for job in found],
+        "attempts": [attempts_text(job.attempts, job) for job in found],
+        "submitted": [f"{age_text(job.submitted_at)} ago" for job in found],
     }
-    told = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
-    show_table(list(told), list(zip(*told.values(), strict=True)))
+    filled = {name: cells for name, cells in columns.items() if any(cell is not None for cell in cells)}
+    show_table(list(filled), list(zip(*filled.values(), strict=True)))

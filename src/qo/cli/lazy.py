@@ -10,7 +10,7 @@ import click
 
 
 class LazyGroup(click.Group):
-    """`commands_at` maps a command's name to where it is (`module:attribute`) and its help in one line."""
+    """`commands_at` maps a command's name to its function (`module:attribute`) and its help in one line."""
 
     def __init__(self, *args: Any, commands_at: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
 
 
 class Group(click.Group):
-    """A group with few commands, all in one file: shown in the order they are written in."""
+    """A group whose commands are all in one file; help lists them in the order of that file."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -1,4 +1,4 @@
-"""What applying the settings' limits changes in a store, before it is done."""
+"""The changes that `qo apply` will make to a store's limits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from qo.store.values import GroupStatus, Limit, LimitChange, LimitIgnored, Source
+from qo.values import GroupStatus, Limit, LimitChange, LimitIgnored, Source
 
 
 class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """`kept_out` are the settings' limits that an operator's of another value keeps out."""
+    """`kept_out` are limits of the settings that have no effect, because an operator has set another value."""
 
     wanted: tuple[Limit, ...]
     added: tuple[Limit, ...]
@@ -44,7 +44,7 @@ class LimitPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_limits(wanted: Sequence[Limit], groups: Sequence[GroupStatus]) -> LimitPlan:
-    """From the configuration's limits and the groups of a store, by name."""
+    """Compare the configuration's limits with the groups of a store."""
     in_force = {
         each.group: Limit(group=each.group, slots=each.limit, source=each.source)
         for each in groups

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from qo.runtime.queue import Queue
-from qo.runtime.worker import Worker
+from qo.queue.queue import Queue
+from qo.worker.worker import Worker
 
 EXAMPLE = """
     def worker(queue):
@@ -35,7 +35,7 @@ def find_maker(reference: str) -> WorkerMaker:
     found = _import(module_name)
     for part in name.split("."):
         if not hasattr(found, part):
-            raise _wrong(f"{module_name} has no {name!r}. {_what_it_has(found)}Define there:\n{EXAMPLE}")
+            raise _wrong(f"{module_name} has no {name!r}. {_makers_in(found)}Define there:\n{EXAMPLE}")
         found = getattr(found, part)
     if isinstance(found, Worker):
         raise _wrong(
@@ -49,7 +49,7 @@ def find_maker(reference: str) -> WorkerMaker:
 
 
 async def make_worker(maker: WorkerMaker, queue: Queue, reference: str) -> Worker:
-    """The worker that the function returns for this queue. What it raises is said with where it was raised."""
+    """The worker that the function returns for this queue."""
     try:
         inspect.signature(maker).bind(queue)
     except TypeError:
@@ -79,7 +79,7 @@ def _import(module_name: str) -> Any:
         raise _broken(module_name, error) from error
 
 
-def _what_it_has(module: Any) -> str:
+def _makers_in(module: Any) -> str:
     makers = [name for name, value in vars(module).items() if callable(value) and "worker" in name.lower()]
     return f"It has {', '.join(makers)}. " if makers else ""
 

@@ -15,7 +15,7 @@ from qo.cli.output import harmless
 
 
 class PlainLines(logging.Formatter):
-    """`brief` leaves away what follows the first line: tracebacks, which name secrets that a demo shows are kept."""
+    """With `brief`, only the first line of a message: the demo must show no secret, and a traceback has them."""
 
     def __init__(self, *, brief: bool) -> None:
         super().__init__()
@@ -51,17 +51,17 @@ class Warnings(logging.Formatter):
 
 
 def show_log(stream: TextIO, *, as_json: bool, brief: bool = False) -> None:
-    """Everything that the worker tells, as it happens."""
+    """Write the worker's log to the stream, as it happens."""
     _send("qo", stream, JsonLines(brief=brief) if as_json else PlainLines(brief=brief), logging.INFO)
 
 
 def show_warnings(stream: TextIO, *, as_json: bool) -> None:
-    """Only what the caller should know beside the answer."""
+    """Write only warnings to the stream, beside the command's output."""
     _send("qo", stream, JsonLines(brief=True) if as_json else Warnings(), logging.WARNING)
 
 
 class Handler(logging.StreamHandler[TextIO]):
-    """A worker whose log nobody reads any more, as after `qo up --demo | head`, stops like on SIGTERM."""
+    """Stops the worker, as SIGTERM would, when the reader of its log has gone (`qo up --demo | head`)."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], BrokenPipeError):

@@ -1,4 +1,4 @@
-"""The entry: which commands there are, and how a call ends. Imports nothing that `qo --help` does not need."""
+"""The entry point: the list of commands, and the exit codes. Imports nothing that `qo --help` does not need."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ COMMANDS = {
     "why": ("qo.cli.why:why", "Say why a job is not running."),
     "cancel": ("qo.cli.change:cancel", "Cancel a job, or all unfinished ones of a parent."),
     "retry": ("qo.cli.change:retry", "Put a failed job in line again."),
-    "confirm": ("qo.cli.change:confirm", "Let a job that asks for it go on."),
+    "confirm": ("qo.cli.change:confirm", "Let a job that waits for a confirmation go on."),
     "queue": ("qo.cli.queue:queue", "The line: list, move, priority, pause, resume."),
     "concurrency": ("qo.cli.concurrency:concurrency", "Limits and slots: status, set, remove, release."),
-    "usage": ("qo.cli.usage:usage", "What a user has used today, and what is left."),
+    "usage": ("qo.cli.usage:usage", "Show how much of the daily quota a user has used."),
 }
 
 EPILOG = """\b
@@ -56,8 +56,8 @@ def qo() -> None:
 
 
 def main() -> NoReturn:
-    """Run the call in `sys.argv` and leave with its exit code. What was expected to go wrong is one sentence."""
-    as_json = "--json" in sys.argv  # known even where the call could not be understood
+    """Run the call in `sys.argv` and exit with its code. An expected error is printed as one sentence."""
+    as_json = "--json" in sys.argv  # must also be known when click cannot parse the call
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without a character shows ? and not an error
@@ -69,20 +69,20 @@ def main() -> NoReturn:
         sys.exit(INTERRUPTED)
     except click.ClickException as error:
         if as_json:
-            _tell_as_json(error.format_message(), type(error).__name__)
+            _show_error_as_json(error.format_message(), type(error).__name__)
         else:
             error.show()
         sys.exit(error.exit_code)
     except QoError as error:
         if as_json:
-            _tell_as_json(str(error), type(error).__name__)
+            _show_error_as_json(str(error), type(error).__name__)
         else:
             click.echo(f"Error: {error}", err=True)
         sys.exit(_exit_code(error))
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
-        # Whoever read the output has seen enough, as `head` does; the interpreter's last flush must not complain.
+        # The reader of the output has gone (`| head`). The interpreter's last flush must not raise, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
 
@@ -97,7 +97,7 @@ def _exit_code(error: QoError) -> int:
             return FAILED
 
 
-def _tell_as_json(sentence: str, kind: str) -> None:
+def _show_error_as_json(sentence: str, kind: str) -> None:
     import json
 
     click.echo(json.dumps({"error": sentence, "kind": kind}, ensure_ascii=False), err=True)

@@ -1,4 +1,4 @@
-"""What commands take alike: where the store is, JSON or words, and values in the forms that people write."""
+"""Options that all commands share, and parsers for the values that people write."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ UNITS = {"": "seconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days
 
 
 class Target(NamedTuple):
-    """Which queue a command is for, None where the settings decide, and whether its answer is JSON."""
+    """The queue that a command works on, and whether it prints JSON. The settings decide where a value is None."""
 
     url: str | None
     namespace: str | None
     as_json: bool
 
     def overrides(self) -> dict[str, Any]:
-        """The same as settings, which win over the file and the environment."""
+        """The options as settings, which win over the file and the environment."""
         named = {"url": self.url, "namespace": self.namespace}
         return {"store": {key: value for key, value in named.items() if value is not None}}
 
@@ -41,7 +41,7 @@ def _with_store_options(function: F) -> F:
 
 
 def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --url, --namespace and --json, and hand them to it as its first argument, a `Target`."""
+    """Give a command --url, --namespace and --json; it receives them as its first argument, a `Target`."""
 
     @wraps(command)
     def with_target(*args: Any, url: str | None, namespace: str | None, as_json: bool, **options: Any) -> Any:
@@ -57,7 +57,7 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def store_options_of_all(group: Callable[..., Any]) -> Callable[..., Any]:
-    """The same options before the command's name; each command reads them from there."""
+    """Accept the same options before the command's name; `store_options` reads them from there."""
 
     @wraps(group)
     def without_them(*, url: str | None, namespace: str | None, as_json: bool) -> Any:
@@ -69,11 +69,14 @@ def store_options_of_all(group: Callable[..., Any]) -> Callable[..., Any]:
 def by_option(command: F) -> F:
     """--by, for the audit trail."""
     return click.option(
-        "--by", default=_who_is_calling, metavar="NAME", help="Who does it, for the audit trail. Default: you."
+        "--by",
+        default=_user_name,
+        metavar="NAME",
+        help="Your name in the audit trail. Default: your login.",
     )(command)
 
 
-def _who_is_calling() -> str | None:
+def _user_name() -> str | None:
     import getpass
 
     try:
@@ -82,7 +85,7 @@ def _who_is_calling() -> str | None:
         return None  # a container's user may have a number and no name
 
 
-# As types of click: what is wrong is raised as a `BadParameter`, to which click adds which parameter it was.
+# Types for click: each raises `BadParameter`, to which click adds the name of the parameter.
 
 
 def priority(value: str) -> int:

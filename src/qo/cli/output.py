@@ -1,4 +1,4 @@
-"""How answers look: sentences and tables for people, one JSON document for programs."""
+"""How a command prints: sentences and tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import click
 import msgspec
 
 WIDE = 10_000
-"""columns of a table that nobody looks at directly: a pipe gets every cell whole"""
+"""The width in characters of a table that goes to a pipe, so that no cell is cut."""
 
 
 def say(text: str) -> None:
-    """A line for people. What jobs brought along cannot steer the terminal."""
+    """Print a line for people. Control characters that came with a job are removed."""
     click.echo(harmless(text))
 
 
 def show_json(value: Any) -> None:
-    """One JSON document on a line of its own."""
+    """Print one JSON document on a line of its own."""
     click.echo(msgspec.json.encode(value))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, whole: Sequence[str] = ("id",)) -> None:
-    """A table; `whole` columns keep their cells in one piece, so that an id can be copied from a narrow terminal."""
+    """Print a table. `whole` columns are never wrapped, so that an id can be copied from a narrow terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -37,12 +37,12 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, whol
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
     with console.capture() as capture:
         console.print(table)
-    # Rich fills lines with blanks up to the table's width, which only get in the way of what reads them next.
+    # Rich fills lines with blanks up to the table's width, which would disturb the program that reads them.
     click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), color=True)
 
 
 def show_fields(fields: Sequence[tuple[str, object]]) -> None:
-    """Names and values under each other, those without a value left out."""
+    """Print names and values below each other; fields without a value are left out."""
     shown = [(name, harmless(str(value))) for name, value in fields if value is not None and value != ""]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -50,7 +50,7 @@ def show_fields(fields: Sequence[tuple[str, object]]) -> None:
 
 
 def harmless(text: str) -> str:
-    """Without the characters by which a text could recolour, retitle or rewrite a terminal."""
+    """The text without characters that could recolour, retitle or rewrite a terminal."""
     return "".join(
         character if character in "\n\t" or not (ord(character) < 32 or 127 <= ord(character) < 160) else "�"
         for character in text

@@ -1,4 +1,4 @@
-"""`qo queue`: the line and what operators do to it."""
+"""`qo queue`: the line, and the changes that operators make to it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from qo.cli.options import priority as parsed_priority
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue, reading
 from qo.job import Job
+from qo.policy.analytics import Analytics
 from qo.policy.groups import GLOBAL
 from qo.policy.words import counted
-from qo.runtime.analytics import Analytics
-from qo.runtime.queue import Queue
-from qo.store.values import GroupStatus
+from qo.queue.queue import Queue
+from qo.values import GroupStatus
 
 
 @click.group(cls=Group)
 def queue() -> None:
-    """The line: who is in it, in which order, and what is paused."""
+    """The line: its jobs in their order, and the groups that are paused."""
 
 
 @queue.command("list")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @store_options
 def list_line(target: Target, *, limit: int) -> None:
-    """Show the jobs in line, first one first."""
+    """Show the jobs in line, in their order."""
 
     async def read(line: Queue) -> tuple[list[Job], Analytics, list[GroupStatus]]:
         return await line.jobs(status="queued", limit=limit), await line.analytics(), await line.limits()
@@ -56,7 +56,7 @@ def list_line(target: Target, *, limit: int) -> None:
 @by_option
 @store_options
 def move(target: Target, *, job_id: str, before: str | None, after: str | None, by: str | None) -> None:
-    """Put the job ID before or after another one in line, whose priority it takes on."""
+    """Move the job ID before or after another job in line. It takes on that job's priority."""
     if (before is None) == (after is None):
         raise click.UsageError("Say where to: --before OTHER, or --after OTHER.", click.get_current_context())
     show_changed(target, on_queue(target, lambda line: line.move(job_id, before=before, after=after, by=by)))
@@ -67,7 +67,7 @@ def move(target: Target, *, job_id: str, before: str | None, after: str | None, 
 @by_option
 @store_options
 def pause(target: Target, *, group: str, by: str | None) -> None:
-    """Let nobody new start in GROUP; without one, nowhere."""
+    """Start no more jobs of GROUP; without GROUP, no jobs at all."""
     _set_paused(target, group, paused=True, by=by)
 
 
@@ -76,20 +76,20 @@ def pause(target: Target, *, group: str, by: str | None) -> None:
 @by_option
 @store_options
 def resume(target: Target, *, group: str, by: str | None) -> None:
-    """Let jobs start in GROUP again; without one, everywhere that is not paused by itself."""
+    """Start jobs of GROUP again; without GROUP, of all groups that are not paused themselves."""
     _set_paused(target, group, paused=False, by=by)
 
 
 @queue.command()
 @click.argument("job_id", metavar="[ID]", required=False)
 @click.argument("priority", type=parsed_priority, required=False)
-@click.option("--parent", help="Of all unfinished jobs of this parent instead of one job.")
+@click.option("--parent", help="Set it for all unfinished jobs of this parent instead of one job.")
 @by_option
 @store_options
 def priority(target: Target, *, job_id: str | None, priority: int | None, parent: str | None, by: str | None) -> None:
     """Set the PRIORITY of the waiting job ID: 0 (soonest) to 99, or urgent, high, normal, low, background."""
     context = click.get_current_context()
-    if parent is not None and priority is None:  # the one argument that is left is the priority
+    if parent is not None and priority is None:  # the only argument is the priority
         job_id, priority = None, parsed_priority(job_id) if job_id is not None else None
     if priority is None or (job_id is None) == (parent is None):
         raise click.UsageError("Say `qo queue priority ID PRIORITY`, or `--parent PARENT PRIORITY`.", context)
@@ -120,6 +120,6 @@ def _set_paused(target: Target, group: str, *, paused: bool, by: str | None) -> 
 
 
 def group_as_json(status: GroupStatus) -> dict[str, Any]:
-    """A group with the source of its limit by name: the number it has in a store means nothing to others."""
+    """A group with the name of its limit's source; the source's number has a meaning only inside a store."""
     value: dict[str, Any] = msgspec.to_builtins(status)
     return value | {"source": None if status.source is None else status.source.name.lower()}

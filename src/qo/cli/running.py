@@ -1,4 +1,4 @@
-"""From a command to its queue and back: connect, do it, close."""
+"""How a command uses its queue: connect, do the work, close."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import click
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
-from qo.runtime.connecting import connect_when_there, open_queue
-from qo.runtime.queue import Queue
-from qo.runtime.signals import heeding_signals
-from qo.runtime.timing import unless
+from qo.loops.timing import unless
+from qo.queue.connect import connect_when_there, open_queue
+from qo.queue.queue import Queue
 from qo.settings import load_settings
+from qo.worker.signals import heeding_signals
 
 if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
@@ -30,9 +30,9 @@ def on_queue(
     creates: bool = False,
     settings: Mapping[str, Any] | None = None,
 ) -> T:
-    """What `work` answers for the queue that the call is for. A `QoError` is left to `main`, which says it.
+    """Run `work` on the queue that the call names, and return its result. `main` prints a `QoError`.
 
-    `creates`: where there is no store yet, make it.
+    With `creates`, a store that does not exist yet is made.
     """
     show_warnings(sys.stderr, as_json=target.as_json)
 
@@ -45,21 +45,23 @@ def on_queue(
 
 
 def reading(target: Target, work: Callable[[Queue], Awaitable[T]]) -> T:
-    """The same for what only reads; people are told of which store that is."""
+    """`on_queue` for work that only reads. Prints which store it read, except with --json."""
 
-    async def told(queue: Queue) -> T:
+    async def located(queue: Queue) -> T:
         if not target.as_json:
             click.echo(f"({queue.store.location})", err=True)
         return await work(queue)
 
-    return on_queue(target, told)
+    return on_queue(target, located)
 
 
 def on_queue_when_there(
     target: Target, work: Callable[[Queue], Awaitable[None]], *, settings: Mapping[str, Any] | None = None
 ) -> bool:
-    """The same for commands that work until they are stopped: a store that is away is waited for. False: a signal came
-    before it was there, and nothing was done."""
+    """`on_queue` for commands that run until they are stopped: it waits for a store that is away.
+
+    Returns False when a signal came before the store could be reached, and nothing was done.
+    """
     show_warnings(sys.stderr, as_json=target.as_json)
 
     async def connected() -> bool:
@@ -69,7 +71,7 @@ def on_queue_when_there(
         if queue is None:
             return False
         async with queue:
-            if not waiting.stopped:  # also not in the very moment in which the store was there
+            if not waiting.stopped:  # a signal may come in the moment in which the store is reached
                 await work(queue)
         return not waiting.stopped
 
@@ -77,7 +79,7 @@ def on_queue_when_there(
 
 
 class _Waiting:
-    """A signal ends it, as it would end a worker."""
+    """A wait for the store, which a signal ends as it would end a worker."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,7 +97,7 @@ class _Waiting:
 
 
 def on_bucket(target: Target, work: Callable[[BucketSlots], Awaitable[T]]) -> T:
-    """The same for the bucket that the call's url names."""
+    """Run `work` on the bucket that the call's url names, and return its result."""
     if target.namespace is not None:
         raise click.UsageError(
             "A bucket has no namespaces; give --url a prefix instead, as in s3://bucket/prefix.",

@@ -15,15 +15,15 @@ import msgspec
 from qo.cli.options import Target, by_option, moment, priority, span, store_options
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
-from qo.cli.telling import data_told, told
+from qo.cli.wording import job_sentence, json_text
 from qo.job import Job, State
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 
 HOW_TO_GIVE_DATA = "Give JSON ('{\"id\": 7}', text in double quotes), @FILE, or - for standard input."
 
 
 def data(value: str) -> Any:
-    """JSON as it stands, in a file, or on standard input."""
+    """Parse JSON that is given directly, in a file, or on standard input."""
     text, source = _read(value)
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -67,7 +67,7 @@ def _finite(text: str) -> float:
 @click.option("--user", help="Whose job it is; their tier limits how many run at once.")
 @click.option("--project", help="Which project it is for.")
 @click.option("--tier", help="The user's tier, such as bootstrapper, partner, cto_scale.")
-@click.option("--parent", help="What it is a part of.")
+@click.option("--parent", help="The parent that this job is a phase of.")
 @click.option(
     "--phase", type=click.IntRange(min=1), help="Which part of its parent: 1, 2, 3, …; each waits for the one before."
 )
@@ -107,7 +107,7 @@ def submit(
         job = msgspec.structs.replace(job, estimate=(await queue.get(job.id)).estimate)
         if wait or wait_timeout is not None:
             if not target.as_json:
-                _tell_submitted(job)
+                _say_submitted(job)
             job = await queue.wait(job.id, None if wait_timeout is None else wait_timeout.total_seconds())
         return job
 
@@ -115,13 +115,13 @@ def submit(
     if target.as_json:
         show_json(job)
     elif not (wait or wait_timeout is not None):
-        _tell_submitted(job)
+        _say_submitted(job)
     else:
-        say(told(job))
+        say(job_sentence(job))
         if job.result is not None:
-            say(f"Result: {data_told(job.result)}")
+            say(f"Result: {json_text(job.result)}")
     return 1 if job.state in (State.FAILED, State.CANCELLED) else 0
 
 
-def _tell_submitted(job: Job) -> None:
-    say(told(job, with_start=True))
+def _say_submitted(job: Job) -> None:
+    say(job_sentence(job, with_start=True))

@@ -12,7 +12,7 @@ from qo.cli.options import Target, span, store_options
 
 @click.command()
 @click.argument("reference", metavar="[MODULE:WORKER]", required=False)
-@click.option("--demo", is_flag=True, help="Instead of an application: three tiers of users who have their apps built.")
+@click.option("--demo", is_flag=True, help="Instead of an application: users of three tiers who submit builds of apps.")
 @click.option("--concurrency", type=click.IntRange(min=1), metavar="N", help="How many jobs it runs at once.")
 @click.option("--for", "for_span", type=span, metavar="SPAN", help="Stop by itself after so long: 90, 10m.")
 @click.option("--seed", type=int, default=1, hidden=True, help="Another seed, another demo.")
@@ -43,12 +43,12 @@ def _run_demo(target: Target, *, concurrency: int | None, for_seconds: float | N
     from qo.cli.demo import SETTINGS, refuse_other_jobs, run_demo
     from qo.cli.logs import show_log
     from qo.cli.running import on_queue_when_there
-    from qo.runtime.queue import Queue
+    from qo.queue.queue import Queue
 
     async def demonstrate(queue: Queue) -> None:
         show_log(sys.stdout, as_json=target.as_json, brief=True)
         await run_demo(queue, seed=seed, concurrency=concurrency, for_seconds=for_seconds)
 
-    # First without the demo's settings, whose limits its worker writes.
+    # First without the demo's settings: its worker would write their limits into a store of other jobs.
     if on_queue_when_there(target, refuse_other_jobs):
         on_queue_when_there(target, demonstrate, settings=SETTINGS)

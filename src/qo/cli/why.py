@@ -1,4 +1,4 @@
-"""`qo why`: what stands between a job and its start."""
+"""`qo why`: the reasons why a job is not running."""
 
 from __future__ import annotations
 

@@ -5,24 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from qo.job import HELD, Basis, Estimate, Job, State
+from qo.job import HELD, PRIORITY_NAMES, Basis, Estimate, Job, State
 from qo.policy.confirming import will_ask
-from qo.policy.estimate import NOW
-from qo.policy.ordering import PRIORITY_NAMES
+from qo.policy.estimates.base import NOW
 from qo.policy.words import clock_time, span
 
 NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
 
 
-def told(job: Job, *, with_start: bool = False) -> str:
-    """`build 01J… is #3 in line.`, and if that is wanted and known, `…, it starts in about 1 minute.`"""
+def job_sentence(job: Job, *, with_start: bool = False) -> str:
+    """`build 01J… is #3 in line.`; `with_start` adds a known estimate: `…, it starts in about 1 minute.`"""
     starts = f", {start_sentence(job.estimate)}" if with_start and job.estimate is not None else ""
     asks = will_ask(job) if job.state is State.QUEUED else None
     return f"{job.task} {job.id} {where(job)}{starts}.{'' if asks is None else f' {asks}.'}"
 
 
 def where(job: Job) -> str:
-    """Where a job stands, to be said after its name."""
+    """Where a job stands, as the rest of a sentence that begins with its name."""
     match job.state:
         case State.QUEUED if job.position is not None:
             return f"is #{job.position} in line"
@@ -47,7 +46,7 @@ def where(job: Job) -> str:
             return f"is {state.value}"
 
 
-def starts_told(estimate: Estimate | None) -> str | None:
+def start_text(estimate: Estimate | None) -> str | None:
     """When a job will probably start, and how sure that is."""
     if estimate is None:
         return None
@@ -57,33 +56,33 @@ def starts_told(estimate: Estimate | None) -> str | None:
 
 
 def start_sentence(estimate: Estimate) -> str:
-    """The same, to be said after where the job stands."""
+    """When a job will probably start, as the rest of a sentence that says where it stands."""
     if estimate.estimate_seconds is None:
         return f"when it starts is {estimate.message}"
     return f"it starts {estimate.message}" if estimate.message == NOW else f"it starts in {estimate.message}"
 
 
-def priority_told(priority: int) -> str:
+def priority_text(priority: int) -> str:
     name = NAMES_OF_PRIORITIES.get(priority)
     return f"{priority}" if name is None else f"{priority} ({name})"
 
 
-def attempts_told(made: int, job: Job) -> str:
-    """How many of how many; the latter is not known before a worker that knows the task has taken the job."""
+def attempts_text(made: int, job: Job) -> str:
+    """`1 of 3`. The second number is known once a worker of the task has claimed the job."""
     return f"{made}" if job.max_attempts is None else f"{made} of {job.max_attempts}"
 
 
-def age_told(since: datetime | None) -> str | None:
-    """How long ago, as people say it."""
+def age_text(since: datetime | None) -> str | None:
+    """The time that has passed since then, in words."""
     return None if since is None else span(max(0.0, (datetime.now(UTC) - since).total_seconds()))
 
 
-def time_told(at: datetime | None) -> str | None:
+def time_text(at: datetime | None) -> str | None:
     return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def data_told(value: Any) -> str | None:
-    """JSON as it was written; nothing for nothing."""
+def json_text(value: Any) -> str | None:
+    """The value as JSON; None has no text."""
     import json
 
     return None if value is None else json.dumps(value, ensure_ascii=False)

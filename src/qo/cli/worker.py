@@ -10,7 +10,7 @@ from qo.cli.loading import find_maker, make_worker
 from qo.cli.logs import show_log
 from qo.cli.options import Target, store_options
 from qo.cli.running import on_queue_when_there
-from qo.runtime.queue import Queue
+from qo.queue.queue import Queue
 
 
 @click.command()
@@ -23,7 +23,7 @@ def worker(target: Target, *, reference: str, name: str | None, concurrency: int
 
     The module is imported from the working directory; the function takes the queue and returns a qo.Worker.
     The first signal lets running jobs finish, for the grace period; a second one hands them back at once.
-    A store that is away is waited for.
+    It waits for a store that cannot be reached.
     """
     run_worker(target, reference, name=name, concurrency=concurrency)
 
@@ -36,7 +36,7 @@ def run_worker(
     concurrency: int | None = None,
     for_seconds: float | None = None,
 ) -> None:
-    """The same for every command that runs an application's worker; its log goes to stdout."""
+    """Run an application's worker until it is stopped. Its log goes to stdout."""
     import asyncio
 
     maker = find_maker(reference)

@@ -11,28 +11,27 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from qo.errors import InvalidValue, QoError
-from qo.event import LEASE_LOST
-from qo.runtime.callers import callers_of, check_holder, milliseconds
-from qo.runtime.connecting import connect
-from qo.runtime.queue import Queue
-from qo.runtime.timing import to_its_end
-from qo.store.base import Store
-from qo.store.check_value import check_group, check_name_or_none, check_number, shown
+from qo.limits.expired import end_expired
+from qo.limits.holders import callers_of, check_holder, milliseconds
+from qo.loops.timing import to_its_end
+from qo.policy.checks import check_group, check_name_or_none, check_number, shown
+from qo.queue.connect import connect
+from qo.queue.queue import Queue
+from qo.spans import checked_seconds
+from qo.store.contract import Store
 from qo.store.open import is_bucket
-from qo.store.values import GroupStatus, Limit, Renewal, SlotInfo, Source, Ticket
+from qo.values import GroupStatus, Limit, Renewal, SlotInfo, Source, Ticket
 
 if TYPE_CHECKING:
     from qo.store.bucket import BucketSlots
 
-PAGE = 1000
-
 
 class ConcurrencyManager:
-    """On a queue, the slots are those that jobs and callers of a limiter use, in the same groups and under the same
-    limits; in a bucket, those of everybody who names the same bucket.
+    """On a queue, the slots are those of jobs and limiters, in the same groups and under the same limits. In a bucket,
+    all programs that name the same bucket share them.
 
     A holder is a name of 1 to 100 characters and has at most one slot of a group. Nothing is renewed by itself: a
-    holder that does not extend its lease in time has lost its slot.
+    holder that does not extend its lease in time loses its slot.
     """
 
     def __init__(self, slots: Queue | BucketSlots) -> None:
@@ -65,17 +64,18 @@ class ConcurrencyManager:
     async def try_acquire(
         self, group: str, limit: int, holder: str, worker_id: str | None = None, lease: float | timedelta = 300
     ) -> int | None:
-        """Take a free slot of a group for `lease` seconds; None: there is none free, or it is not this holder's
-        turn, because a job or a caller waits for it.
+        """Take a free slot of a group for `lease` seconds, and return its number. None: no slot is free, or a job
+        or another caller waits for it.
 
-        `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. The
-        same holder again is told its slot, and gets no second one. Cancelling it leaves no new slot behind.
+        `limit` is what the group is limited to, unless an operator, the configuration or a tier says otherwise. A
+        holder that has a slot gets the same number again, and no second slot. A cancelled call leaves no new slot
+        behind.
         """
         check_holder(holder)
         check_group(group)
         check_number("limit", limit, 0)
         check_name_or_none("worker_id", worker_id)
-        return await self._slots.try_acquire(group, limit, holder, worker_id, _seconds("lease", lease))
+        return await self._slots.try_acquire(group, limit, holder, worker_id, checked_seconds("lease", lease))
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
         """Give a slot back. False: this holder does not have it, and nothing was changed."""
@@ -89,25 +89,25 @@ class ConcurrencyManager:
         check_holder(holder)
         check_group(group)
         check_number("slot_id", slot_id, 0)
-        return await self._slots.extend_lease(group, slot_id, holder, _seconds("additional", additional))
+        return await self._slots.extend_lease(group, slot_id, holder, checked_seconds("additional", additional))
 
     async def cleanup_expired(self, group: str) -> int:
-        """End what has run out, and tell how many of this group that were.
+        """End the leases that have run out, and return how many of them were of this group.
 
-        After the store was away, or nobody looked for long, time passed for no lease, so that holders can renew.
+        After the store was away, or unused for long, that time counts for no lease, so that holders can renew.
         In a bucket, a lease has run out when this process has itself seen it unchanged for that long.
         """
         check_group(group)
         return await self._slots.cleanup_expired(group)
 
     async def get_status(self, group: str) -> GroupStatus:
-        """Limit, who holds which slot, and how many wait; holders by the names they gave."""
+        """The limit, the holder of each slot by the name it gave, and how many callers wait."""
         check_group(group)
         return await self._slots.get_status(group)
 
 
 class _SlotsOnQueue:
-    """Holders are callers without a job, of whom the store knows one for each group and name."""
+    """Holders are callers without a job. The store knows each by its group and name."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -133,13 +133,13 @@ class _SlotsOnQueue:
         return grant.slots.get(group)
 
     async def _undo(self, group: str, caller: str, before: set[str]) -> None:
-        """Give back what was taken since, and leave alone what the holder had before."""
-        with suppress(QoError):  # of a store that cannot be reached, the slot comes free with its lease
+        """Give back what this call took, and keep what the holder had before."""
+        with suppress(QoError):  # if the store cannot be reached, the slot is free when its lease runs out
             taken = await self._tokens_of(group, caller) - before
             await self._store.release([(caller, token) for token in taken])
 
     async def _tokens_of(self, group: str, caller: str) -> set[str]:
-        return {slot.token for slot in (await self._store.group(group)).slots if slot.holder == caller}
+        return {slot.token for slot in (await self._store.groups([group]))[0].slots if slot.holder == caller}
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
         slot = await self._slot_of(group, slot_id, holder)
@@ -158,14 +158,10 @@ class _SlotsOnQueue:
         return not held.lost
 
     async def cleanup_expired(self, group: str) -> int:
-        cursor = await self._store.newest_event()
-        held = {slot.token for slot in (await self._store.group(group)).slots}
-        while (await self._store.catch_up()).more:
-            pass
-        return len(held & await run_out_since(self._store, cursor))
+        return await end_expired(self._store, group)
 
     async def get_status(self, group: str) -> GroupStatus:
-        status = await self._store.group(group)
+        status = (await self._store.groups([group]))[0]
         own = callers_of("slot", group)
         slots = tuple(msgspec.structs.replace(slot, holder=slot.holder.removeprefix(own)) for slot in status.slots)
         return msgspec.structs.replace(status, slots=slots)
@@ -175,23 +171,5 @@ class _SlotsOnQueue:
 
     async def _slot_of(self, group: str, slot_id: int, holder: str) -> SlotInfo | None:
         caller = self._caller(group, holder)
-        slots = (await self._store.group(group)).slots
+        slots = (await self._store.groups([group]))[0].slots
         return next((slot for slot in slots if slot.slot_id == slot_id and slot.holder == caller), None)
-
-
-async def run_out_since(store: Store, cursor: int) -> set[str]:
-    """The tokens of leases, of whatever group, that ran out; those given back or revoked are not among them."""
-    tokens: set[str] = set()
-    while True:
-        feed = await store.events(cursor, kinds=[LEASE_LOST], limit=PAGE)
-        tokens |= {event.detail["token"] for event in feed.events if event.detail["reason"] == "expired"}
-        cursor = feed.cursor
-        if len(feed.events) < PAGE:
-            return tokens
-
-
-def _seconds(field: str, span: float | timedelta) -> float:
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds < float("inf"):
-        raise InvalidValue(f"{field} is {span!r}; use seconds above 0, or a timedelta.")
-    return seconds

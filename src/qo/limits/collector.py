@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from qo.errors import SettingsError
-from qo.runtime.limiter_metrics import BY_GROUP, OF_ALL, Sample, Series
+from qo.limits.metrics import BY_GROUP, OF_ALL, Sample, Series
 
 try:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -25,15 +25,15 @@ class LimiterCollector(Collector):
     def __init__(
         self, own_labels: Sequence[str], limiters: Mapping[tuple[str, ...], Callable[[], Iterable[Sample]]]
     ) -> None:
-        """Each limiter's samples, by the values of the labels that tell the limiters apart; one alone needs none.
+        """`limiters` has each limiter's samples by the values of `own_labels`. A single limiter needs no labels.
 
-        All limiters in one collector, because in the text that is scraped, samples of one name must stand together.
+        All limiters are in one collector, because samples of one name must stand together in the text that is scraped.
         """
         self._own_labels = own_labels
         self._limiters = limiters
 
     def collect(self) -> list[Family]:
-        """Of each limiter, all numbers are of the same instant. Every name is there, though it may have no sample."""
+        """The numbers of a limiter are of the same instant. Every name is listed, also without a sample."""
         families = {series.name: self._family(series, ["group"]) for series in BY_GROUP}
         families |= {series.name: self._family(series, []) for series in OF_ALL}
         for own_values, samples in self._limiters.items():
@@ -42,7 +42,7 @@ class LimiterCollector(Collector):
         return list(families.values())
 
     def describe(self) -> list[Family]:
-        """So that a registry refuses a second collector, whose samples would stand apart from those of the first."""
+        """Lets a registry refuse a second collector, whose samples would stand apart from those of the first."""
         return self.collect()
 
     def _family(self, series: Series, labels: list[str]) -> Family:

@@ -1,17 +1,18 @@
-"""How callers without a job are known to a store: by names that no two owners share, and no job or limiter has."""
+"""The names by which a store knows callers without a job. No two owners share one, and no job or limiter has one."""
 
 from __future__ import annotations
 
 import hashlib
 
-from qo.store.check_value import MAX_NAME_CHARACTERS, check_name
+from qo.policy.checks import MAX_NAME_CHARACTERS, check_name
+from qo.spans import whole_ms
 
 MAX_HOLDER_CHARACTERS = 100
 LONGEST_OWNER = MAX_NAME_CHARACTERS - MAX_HOLDER_CHARACTERS - len("semaphore:project::")
 
 
 def callers_of(kind: str, owner: str) -> str:
-    """What the names of an owner's holders begin with."""
+    """The prefix of the names of an owner's holders."""
     return f"{kind}:{_short_and_without_colon(owner)}:"
 
 
@@ -20,11 +21,11 @@ def check_holder(holder: str) -> None:
 
 
 def milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))
+    return max(1, whole_ms(seconds))
 
 
 def _short_and_without_colon(owner: str) -> str:
-    """A name as it can stand before a colon and a holder: no two owners have the same."""
+    """A name that can stand before a colon and a holder. It is different for each owner."""
     escaped = owner.replace("%", "%25").replace(":", "%3A")
     if len(escaped) <= LONGEST_OWNER:
         return escaped

@@ -1,4 +1,4 @@
-"""What a limiter tells about itself: its metrics, the same numbers as samples for Prometheus, who was too full."""
+"""A limiter's figures as metrics, as samples for Prometheus, and in the error of a caller that came too late."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from qo.policy.groups import GLOBAL, PROVIDERS
 
 PROVIDER_PREFIX = "provider:"
 TOTAL = "total"
-"""what people call the group `providers`; among the limits it is `global`, as in `LLM_MAX_CONCURRENCY_GLOBAL`"""
+"""The public name of the group `providers`. Among the limits it is `global`, as in `LLM_MAX_CONCURRENCY_GLOBAL`."""
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one instant. `blocked` counts those who had to wait because of it, each in one group only."""
+    """One group at one instant. `blocked` counts the callers that had to wait for it, each in one group only."""
 
     group: str
     limit: int | None
@@ -27,7 +27,7 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """What slots tell, all of it of the same instant. Waits that have ended are counted however they ended."""
+    """All figures of the same instant. Waits that have ended are counted however they ended."""
 
     groups: tuple[GroupFigures, ...]
     waits_ended: int
@@ -62,9 +62,9 @@ WAITED = Series("qo_limiter_waited_seconds_total", "counter", "Their seconds tog
 LONGEST_WAIT = Series("qo_limiter_longest_wait_seconds", "gauge", "The longest wait until now.")
 
 BY_GROUP = (IN_FLIGHT, LIMIT, WAITING, BLOCKED)
-"""have a sample for each group, with the label `group`"""
+"""These have a sample for each group, with the label `group`."""
 OF_ALL = (WAITS_ENDED, WAITED, LONGEST_WAIT)
-"""have one sample"""
+"""These have one sample."""
 
 
 class Sample(NamedTuple):
@@ -80,12 +80,12 @@ class Sample(NamedTuple):
 def metrics_of(figures: Figures) -> LimiterMetrics:
     """The figures in the shape that `Limiter.get_metrics` promises.
 
-    Counts answer 0 for a name that they do not list.
+    Counts return 0 for a name that they do not list.
     """
     names = _names(figures)
     total = next((each for each in figures.groups if each.group == PROVIDERS), None)
     others = [each for each in figures.groups if each is not total]
-    # One who was blocked by one group may by now be held up by another, which has blocked nobody who came.
+    # A caller that was blocked by one group may by now wait for another, which has blocked no new caller.
     holding_up = [each for each in figures.groups if each.blocked or each.waiting]
     in_flight = Counter({names[each.group]: each.in_flight for each in others})
     in_flight[TOTAL] = 0 if total is None else total.in_flight
@@ -106,8 +106,8 @@ def metrics_of(figures: Figures) -> LimiterMetrics:
 def samples_of(figures: Figures) -> Iterator[Sample]:
     """The figures for Prometheus, samples of one name next to each other.
 
-    `group` is the name that the metrics use. `total` is a group of its own beside the providers it is the total of,
-    so a sum over all groups counts calls twice.
+    `group` is the name that the metrics use. `total` is a group beside the providers, so a sum over all groups
+    counts calls twice.
     """
     names = _names(figures)
     labelled = [(each, {"group": names[each.group]}) for each in figures.groups]
@@ -126,7 +126,7 @@ def samples_of(figures: Figures) -> Iterator[Sample]:
 
 
 def too_late(full: GroupFigures, seconds: float) -> Timeout:
-    """The error of a caller who waited so long, or would not wait, for a slot of a full group."""
+    """The error of a caller that waited so long, or would not wait, for a slot of a full group."""
     when = f"within {seconds:g} seconds" if seconds else "now"
     others = "nobody else waits" if not full.waiting else f"{full.waiting} more wait"
     if full.limit == 0:
@@ -145,7 +145,7 @@ def _described(group: str) -> str:
 
 
 def _names(figures: Figures) -> dict[str, str]:
-    """What each group is called: a provider by its bare name, unless a group of the user's own has that name."""
+    """The public name of each group: a provider's bare name, unless a group of the user's own has that name."""
     groups = {each.group for each in figures.groups}
     bare = {group: group.removeprefix(PROVIDER_PREFIX) for group in groups}
     names = {group: group if name in groups else name for group, name in bare.items()}

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Generic, TypeVar
 
-from qo.runtime.portions import Portion
+from qo.loops.portions import Portion
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -19,9 +19,8 @@ MOST_PER_CALL = 100
 class Gathering(Generic[Item, Answer]):
     """Sends single items as lists, in the order they came. A lone item is sent at once.
 
-    A call that fails as a whole fails for every item in it. An item whose caller is cancelled before it was sent is
-    never sent, so nothing that the caller does next can be overtaken by it. One that was sent takes effect in its
-    place among the calls of this event loop, or not at all (`order` in store/base.py).
+    A call that fails fails for every item in it. An item takes effect in its place among the calls of this event loop,
+    or not at all (`order` in store/contract.py).
     """
 
     def __init__(
@@ -29,18 +28,14 @@ class Gathering(Generic[Item, Answer]):
         send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]],
         *,
         check: Callable[[Item], None] | None = None,
-        unheard: Callable[[Item], None] | None = None,
         portion: Portion[Item] | None = None,
         calls_in_flight: int = 1,
     ) -> None:
         """`check` raises for an item that `send` would refuse, and with it all others of the call.
-        `unheard` is called for an item that was sent and whose caller was cancelled, when its call has ended: only then
-        is it certain that a next call comes behind it. For this a lone item, too, is sent by a task of its own.
         `portion` is what goes in one call.
         `calls_in_flight` above 1: when a whole call has gathered, it does not wait for the one before."""
         self._send = send
         self._check = check
-        self._unheard = unheard
         self._portion = portion or Portion(MOST_PER_CALL)
         self._calls_in_flight = calls_in_flight
         self._gathered: dict[asyncio.Future[Answer], Item] = {}
@@ -49,8 +44,17 @@ class Gathering(Generic[Item, Answer]):
         self._senders: set[asyncio.Task[None]] = set()
 
     async def send(self, item: Item) -> Answer:
-        if not self._in_flight and self._unheard is None:
+        """Send an item and return its answer. An item whose caller is cancelled before it was sent is never sent."""
+        if not self._in_flight:
             return await self._send_alone(item)
+        answer = self.add(item)
+        try:
+            return await answer
+        finally:
+            self._gathered.pop(answer, None)  # there only if the caller was cancelled before it was sent
+
+    def add(self, item: Item) -> asyncio.Future[Answer]:
+        """Send an item in a task of the gathering's own: the call goes on when the caller is cancelled."""
         if self._check is not None:
             self._check(item)
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -59,13 +63,17 @@ class Gathering(Generic[Item, Answer]):
             len(self._gathered) >= self._portion.most and self._in_flight < self._calls_in_flight
         ):
             self._send_more()
-        try:
-            return await answer
-        finally:
-            self._gathered.pop(answer, None)  # there only if the caller was cancelled before it was sent
+        return answer
+
+    async def cancel(self) -> None:
+        """Cancel the calls under way, and send nothing of what has gathered."""
+        self._gathered.clear()
+        for sender in self._senders:
+            sender.cancel()
+        await asyncio.gather(*self._senders, return_exceptions=True)
 
     async def _send_alone(self, item: Item) -> Answer:
-        """By its caller, because a task would begin only in the next turn of the event loop."""
+        """In the caller's own task, because a new one would begin only in the next turn of the event loop."""
         self._in_flight += 1
         try:
             (answer,) = await self._send([item])
@@ -95,20 +103,15 @@ class Gathering(Generic[Item, Answer]):
                 for waiting, answer in zip(batch, answers, strict=True):
                     if not waiting.done():
                         waiting.set_result(answer)
-            finally:
-                if self._unheard is not None:
-                    for waiting, item in zip(batch, items, strict=True):
-                        if waiting.cancelled():
-                            self._unheard(item)
         self._in_flight -= 1
 
 
 async def in_portions(
     send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer]]], items: Sequence[Item], *, portion: Portion[Item]
 ) -> AsyncGenerator[Sequence[Answer]]:
-    """The answers to one portion after the other, in order. While they are looked at, the next one is under way.
+    """Yield the answers of one portion after the other, in order. The next portion is under way meanwhile.
 
-    When one fails, those sent before it have happened, and the one under way may have.
+    When a portion fails, those before it have happened, and the one behind it may have.
     """
     under_way: deque[asyncio.Future[Sequence[Answer]]] = deque()
     try:

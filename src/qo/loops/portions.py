@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-from qo.policy.groups import GROUPS_A_LOOK, looks
-from qo.store.values import Advance, Outcome, Submission, Ticket
+from qo.values import GROUPS_A_LOOK, Advance, Outcome, Submission, Ticket, looks
 
 Item = TypeVar("Item")
 
 MOST_BYTES = 1024 * 1024
-"""payloads, results or checkpoints of one call; a single one may be as large as this"""
+"""The most bytes of payloads, results or checkpoints in one call. A single item may be as large as this."""
 RENEW_AT_ONCE = 250
 
 
@@ -29,13 +28,13 @@ class Portion(Generic[Item]):
     def __init__(
         self, most: int, *, counts: Callable[[Item], int] = _one, size: Callable[[Item], int] = _nothing
     ) -> None:
-        """`counts` is what an item counts for towards `most`, `size` how many bytes it has."""
+        """`counts` returns what an item counts for towards `most`, `size` how many bytes it has."""
         self.most = most
         self._counts = counts
         self._size = size
 
     def length(self, items: Iterable[Item]) -> int:
-        """How many of these items the next call takes; 0 where there are none."""
+        """The number of these items that the next call takes; 0 if there are none."""
         length = count = size = 0
         for item in items:
             count += self._counts(item)
@@ -51,7 +50,7 @@ class Portion(Generic[Item]):
         return items[:length], items[length:]
 
 
-# --- what one counts for ----------------------------------------------------------------------------------------
+# --- what an item counts for ------------------------------------------------------------------------------------
 
 
 def submission_count(submission: Submission) -> int:

@@ -1,4 +1,4 @@
-"""Waiting with an end, and to the end."""
+"""Awaiting work for a limited time, to its end, or until something else happens."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 async def within(seconds: float | None, work: Coroutine[Any, Any, object]) -> bool:
-    """Whether the work was done in time; None waits for ever. An error of the work is raised."""
+    """Whether the work ended in time. `seconds` None waits for ever. Raises the work's own error."""
+    deadline = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds) as deadline:
+        async with deadline:
             await work
     except TimeoutError:
         if not deadline.expired():
@@ -22,7 +23,7 @@ async def within(seconds: float | None, work: Coroutine[Any, Any, object]) -> bo
 
 
 async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
-    """Carry a step out; a cancellation that comes meanwhile is raised when it has ended.
+    """Carry a step out. A cancellation that comes meanwhile is raised when the step has ended.
 
     So a caller that undoes a half-done step knows that nothing of it is still on its way to the store.
     """
@@ -35,8 +36,8 @@ async def to_its_end(step: Coroutine[Any, Any, T]) -> T:
 
 
 async def unless(work: Coroutine[Any, Any, T], *, stopped: Callable[[], bool], changed: asyncio.Event) -> T | None:
-    """What the work answers; None, and the work is cancelled, once `stopped`. `changed` is set whenever that may have
-    become true."""
+    """The work's answer; None if `stopped()` became true before, and then the work is cancelled. `changed` has to be
+    set whenever that may have become true."""
     doing = asyncio.ensure_future(work)
     doing.add_done_callback(lambda _: changed.set())
     try:

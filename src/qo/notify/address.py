@@ -1,4 +1,4 @@
-"""The addresses in `[notify]`: taken apart, or refused in a sentence that shows nothing secret."""
+"""The addresses in `[notify]`: parsed, or refused with an error that shows nothing secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ END_OF_HOST = re.compile(r"[/?#\\]")
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """`origin` is all that may be shown: paths are secret too, for many a webhook's token is in its path."""
+    """Only `origin` may be shown: many webhooks have a secret token in their path."""
 
     scheme: str
     host: str
@@ -33,7 +33,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_loopback(self) -> bool:
-        """Said by the name alone. What a name resolves to is not this machine's word."""
+        """Decided by the name alone: what a name resolves to is decided by others."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -42,7 +42,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse_address(field: str, url: str, *, ports: Mapping[str, int], expected: str) -> Address:
     """`ports`: the allowed schemes with their default port."""
-    # urlsplit would silently drop line breaks and tabs, so what it may see is checked first.
+    # urlsplit would silently drop line breaks and tabs, so the text is checked first.
     if not PRINTABLE_ASCII.fullmatch(url):
         raise refusal(field, "text with spaces, control characters or letters outside of ASCII", expected)
     try:

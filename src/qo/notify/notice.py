@@ -1,4 +1,4 @@
-"""What people are told."""
+"""A notice: something that a person should know, such as a job that waits for a confirmation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ID_HEX_DIGITS = 32
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that a person should hear of.
+    """One message to people.
 
     `message` is one sentence that a person understands; `at` is the time it speaks of, with a time zone;
     `detail` is JSON that a program, or the rest of an e-mail, can use.

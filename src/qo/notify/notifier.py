@@ -1,4 +1,4 @@
-"""Tell people what they wait for, by webhook, e-mail, both or not at all."""
+"""Sends notices to people by webhook, e-mail, both or not at all."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
-from qo.runtime.notify.attempt import Attempt, DeliveryFailed, attempt_in_thread
-from qo.runtime.notify.notice import Notice, one_line
-from qo.runtime.notify.signing import signature, verify
+from qo.clock import system_now
+from qo.notify.attempt import Attempt, DeliveryFailed, attempt_in_thread
+from qo.notify.notice import Notice, one_line
 from qo.settings import NotifySettings
-from qo.spans import system_now
-
-__all__ = ["Notice", "Notifier", "signature", "verify"]
 
 log = logging.getLogger("qo.notify")
 
@@ -24,10 +22,10 @@ LONGEST_PAUSE_SECS = 30.0
 
 class Channel(Protocol):
     name: str
-    """for the log: nothing secret is in it"""
+    """Appears in the log, so it holds nothing secret."""
 
-    def prepare(self, notice: Notice) -> Callable[[Attempt], None]:
-        """What one attempt runs in a thread. It raises `DeliveryFailed`, or `TimeoutError` when given up."""
+    def deliver(self, notice: Notice, attempt: Attempt) -> None:
+        """Runs in a thread. Raises `DeliveryFailed` or `OSError`."""
 
 
 class Notifier:
@@ -40,16 +38,16 @@ class Notifier:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], datetime] = system_now,
     ) -> None:
-        """Raises `SettingsError` for a channel that is half configured, or to which no address can lead."""
+        """Raises `SettingsError` for a channel that is half configured, or has no usable address."""
         self._channels = _configured_channels(settings, clock)
         self._attempts = settings.attempts
         self._timeout_secs = settings.timeout_secs
         self._sleep = sleep
 
     async def send(self, notice: Notice) -> None:
-        """Returns when every channel has delivered the notice or failed for good, which is logged, not raised.
+        """Returns when every channel has delivered the notice or failed for good. Failures are logged, not raised.
 
-        A receiver may get a notice twice, for instance when its answer was lost; `notice.id` tells.
+        A receiver may get a notice twice, for instance when its answer was lost; both have the same `notice.id`.
         Cancelling cuts the connections.
         """
         await asyncio.gather(*(self._deliver(channel, notice) for channel in self._channels))
@@ -60,7 +58,7 @@ class Notifier:
         except DeliveryFailed as failure:
             reason = failure.reason
         except Exception as error:
-            # A fault of ours, or a detail that is not JSON. Only its type, because its text could hold anything.
+            # A bug, or a detail that is not JSON. Only its type is logged, because its text could hold a secret.
             reason = f"an unexpected {type(error).__name__} came up"
         else:
             log.info("%s was delivered by %s in attempt %d.", _named(notice), channel.name, attempts)
@@ -68,11 +66,10 @@ class Notifier:
         log.error("%s was not delivered by %s: %s.", _named(notice), channel.name, reason)
 
     async def _deliver_in_some_attempt(self, channel: Channel, notice: Notice) -> int:
-        deliver = channel.prepare(notice)
         attempt, pause_secs = 1, FIRST_PAUSE_SECS
         while True:
             try:
-                await attempt_in_thread(deliver, timeout_secs=self._timeout_secs)
+                await attempt_in_thread(partial(channel.deliver, notice), timeout_secs=self._timeout_secs)
             except DeliveryFailed as failure:
                 if not failure.again or attempt >= self._attempts:
                     raise
@@ -84,15 +81,15 @@ class Notifier:
 
 def _configured_channels(settings: NotifySettings, clock: Callable[[], datetime]) -> list[Channel]:
     channels: list[Channel] = []
-    # The modules bring the standard library's clients with them, so only who uses a channel imports it.
+    # Imported here, because these modules bring the standard library's clients with them.
     if settings.webhook_url is not None or settings.webhook_secret is not None:
-        from qo.runtime.notify.webhook import Webhook
+        from qo.notify.webhook import Webhook
 
         channels.append(Webhook(settings, clock=clock))
     if settings.email_to or settings.email_from is not None or settings.smtp_url is not None:
-        from qo.runtime.notify.email import Email
+        from qo.notify.email import Email
 
-        channels.append(Email(settings, clock=clock))
+        channels += Email.configured(settings, clock=clock)
     return channels
 
 

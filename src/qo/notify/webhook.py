@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ssl
 import sys
 from base64 import b64encode
 from collections.abc import Callable
@@ -11,14 +10,16 @@ from datetime import datetime
 
 import msgspec
 
-from qo.runtime.notify.address import Address, parse_address, refusal, shown
-from qo.runtime.notify.attempt import Attempt, DeliveryFailed, network_failure
-from qo.runtime.notify.notice import Notice, one_line
-from qo.runtime.notify.signing import SIGNATURE_HEADER, TIMESTAMP_HEADER, signature
+from qo.errors import InvalidValue
+from qo.notify.address import Address, parse_address, refusal, shown
+from qo.notify.attempt import Attempt, DeliveryFailed
+from qo.notify.notice import Notice, one_line
+from qo.notify.signing import ENCODED_KEY, call_headers, signing_key
 from qo.settings import NotifySettings
 
 PORTS = {"http": 80, "https": 443}
 URL_EXPECTED = "an address such as https://example.com/hooks/qo"
+SECRET_EXPECTED = "a long random text, or none for calls without a signature"
 # Looked up, not imported: the package's front names all layers, so importing it from here would point upwards.
 USER_AGENT = f"qo/{sys.modules['qo'].__version__}"
 WORTH_ANOTHER_ATTEMPT = frozenset({408, 429})  # and everything from 500
@@ -37,54 +38,36 @@ class Webhook:
         self._clock = clock
         self.name = f"the webhook at {self._address.origin}"
 
-    def prepare(self, notice: Notice) -> Callable[[Attempt], None]:
+    def deliver(self, notice: Notice, attempt: Attempt) -> None:
         body = msgspec.json.encode({"id": notice.id, **msgspec.structs.asdict(notice)})
-        return lambda attempt: self._post(attempt, body, self._headers(notice.id, body))
+        connection = http.client.HTTPConnection(self._address.host, self._address.port)
+        connection.default_port = PORTS[self._address.scheme]  # which the header Host leaves out
+        connection.sock = attempt.connect(self._address)
+        try:
+            connection.request("POST", self._address.target, body, self._headers(notice.id, body))
+            # Only the status counts; the body is left unread, so no receiver can make it long or slow.
+            with connection.getresponse() as response:
+                _check_answer(response.status, response.getheader("Location"))
+        except http.client.HTTPException as error:
+            raise DeliveryFailed(f"the answer was not HTTP ({type(error).__name__})", again=True) from None
+        finally:
+            connection.close()
 
     def _headers(self, notice_id: str, body: bytes) -> dict[str, str]:
-        """Nothing that a user named is in here, so there is nothing to inject a header with."""
-        timestamp = str(int(self._clock().timestamp()))
+        """No text that a user chose is in here, so nobody can inject a header."""
         headers = {
             "Content-Type": "application/json",
             "User-Agent": USER_AGENT,
             "Connection": "close",
-            "Qo-Notice-Id": notice_id,
-            TIMESTAMP_HEADER: timestamp,
+            **call_headers(self._secret, notice_id, self._clock(), body),
         }
-        if self._secret is not None:
-            headers[SIGNATURE_HEADER] = signature(self._secret, timestamp, body)
         if self._address.user or self._address.password:
             credentials = f"{self._address.user}:{self._address.password}".encode()
             headers["Authorization"] = f"Basic {b64encode(credentials).decode()}"
         return headers
 
-    def _post(self, attempt: Attempt, body: bytes, headers: dict[str, str]) -> None:
-        connection = self._connection(attempt)
-        attempt.uses(connection)
-        try:
-            connection.connect()
-            attempt.go_on()
-            connection.request("POST", self._address.target, body, headers)
-            # The status says it all; the body is left unread, so no receiver can make it long or slow.
-            with connection.getresponse() as response:
-                check_answer(response.status, response.getheader("Location"))
-        except http.client.HTTPException as error:
-            raise DeliveryFailed(f"the answer was not HTTP ({type(error).__name__})", again=True) from None
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise network_failure(error) from None
-        finally:
-            connection.close()
 
-    def _connection(self, attempt: Attempt) -> http.client.HTTPConnection:
-        host, port, timeout = self._address.host, self._address.port, attempt.socket_timeout_secs
-        if self._address.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=timeout)
-        return http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
-
-
-def check_answer(status: int, location: str | None) -> None:
+def _check_answer(status: int, location: str | None) -> None:
     """Raises `DeliveryFailed` unless the notice was accepted."""
     if 200 <= status < 300:
         return
@@ -102,8 +85,8 @@ def check_answer(status: int, location: str | None) -> None:
 def _checked_address(settings: NotifySettings) -> Address:
     if settings.webhook_url is None:
         raise refusal("webhook_url", "not set", f"{URL_EXPECTED}, because notify.webhook_secret is set")
-    if settings.webhook_secret == "":
-        raise refusal("webhook_secret", "empty", "a long random text, or none for calls without a signature")
+    if settings.webhook_secret is not None:
+        _check_secret(settings.webhook_secret)
     address = parse_address("webhook_url", settings.webhook_url, ports=PORTS, expected=URL_EXPECTED)
     if (address.user or address.password) and address.scheme == "http" and not address.is_loopback:
         raise refusal(
@@ -112,3 +95,11 @@ def _checked_address(settings: NotifySettings) -> Address:
             "https, because http would show them to the network",
         )
     return address
+
+
+def _check_secret(secret: str) -> None:
+    try:
+        signing_key(secret)
+    except InvalidValue:
+        problem = "not base64 after whsec_" if secret.removeprefix(ENCODED_KEY) else "empty"
+        raise refusal("webhook_secret", problem, SECRET_EXPECTED) from None

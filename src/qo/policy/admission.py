@@ -1,4 +1,4 @@
-"""From what a caller says of a job, and the settings, to what a store needs to know: plain numbers and names."""
+"""Decides what a submit means: turns a caller's `New` and the settings into the `Submission` that a store takes."""
 
 from __future__ import annotations
 
@@ -6,68 +6,79 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-import msgspec
-
-from qo.errors import LONGEST_SPAN_SECS, InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
+from qo.errors import InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
 from qo.job import New
+from qo.policy.checks import check_name, check_number
 from qo.policy.json_value import encode_json
 from qo.policy.ordering import parse_priority
-from qo.settings import Settings, Tier
+from qo.settings.sections import Settings, Tier
+from qo.spans import checked_ms
+from qo.values import Limit, Source, Standing, Submission
 
 CAPPED_DELAY_MS = 60_000
-"""A submit that is delayed by less than this counts as joining the line now when the cap is looked at."""
+"""A submit that is delayed by less than this counts as joining the line now, when the cap is checked."""
 LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
-"""what every store can tell the time until"""
+"""The end of the time that every store can represent."""
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """The decided fields of a submission; those a caller's word settles are taken from `New` as they are."""
+def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) -> Submission:
+    """Decide everything about a submit except whether there is room for it, which only the store can.
 
-    payload: bytes
-    priority: int | None
-    groups: tuple[str, ...]
-    limited_group: str | None
-    """the group that `concurrency_limit` is for"""
-    run_at_ms: int | None
-    delay_ms: int | None
-    timeout_ms: int | None
-    cap: int | None
-
-
-def admission(new: New, settings: Settings) -> Admission:
-    """Decide everything about a submit but who is let in, which only the store can. Raises `InvalidSubmit`."""
-    if new.tier is not None:
-        find_tier(new.tier, settings.tiers)
-        if new.user is None:
-            raise InvalidSubmit(
-                f"tier is {new.tier!r} but user is not given; name the user whose tier it is, or leave tier out."
-            )
-    priority = new.priority
-    if priority is None and new.parent is None:
-        priority = settings.queue.default_priority  # a phase without a priority of its own has its parent's
-    group = new.concurrency_group
-    if not isinstance(new.groups, tuple | list):
-        raise InvalidSubmit(f"groups is {new.groups!r}; give a list of names.")
-    return Admission(
+    `job_id` is the caller's id, or a new one where the caller gave none. `drawn`, evenly from 0 to 1, places the job
+    within the quota's jitter. Raises a `SubmitRefused` that names the field.
+    """
+    _check_concurrency(new)
+    standing = None if new.tier is None else standing_of(new.tier, settings.tiers)
+    if standing is not None and new.user is None:
+        raise InvalidSubmit(
+            f"tier is {new.tier!r} but user is not given; name the user whose tier it is, or leave tier out."
+        )
+    return Submission(
+        id=job_id,
+        task=new.task,
+        groups=_groups(new),
         payload=encode_payload(new.data, most_bytes=settings.queue.max_payload_bytes),
-        priority=None if priority is None else parse_priority(priority),
-        groups=(*new.groups, group) if group is not None and group != new.task else tuple(new.groups),
-        limited_group=(group or new.task) if new.concurrency_limit is not None else None,
+        priority=_priority(new, settings),
         run_at_ms=_run_at_ms(new),
         delay_ms=None if new.delay is None else milliseconds("delay", new.delay),
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
+        user=new.user,
+        project=new.project,
+        standing=standing,
+        parent=new.parent,
+        phase=new.phase,
+        limits=_limits(new),
+        unique=new.unique,
+        quota_jitter_ms=round(drawn * settings.queue.quota_jitter_secs * 1000),
         cap=_cap(new, settings),
+        max_attempts=new.max_attempts,
+        by=new.by,
+    )
+
+
+def standing_of(name: str, tiers: Mapping[str, Tier]) -> Standing:
+    """What a tier grants, as numbers. Raises `UnknownTier`."""
+    tier = find_tier(name, tiers)
+    return Standing(
+        tier=name,
+        boost=tier.boost,
+        user_limit=tier.per_user,
+        project_limit=tier.per_project,
+        daily_quota=tier.jobs_per_day,
+        iterations_batch=tier.iterations,
+        iterations_max=tier.max_iterations,
     )
 
 
 def find_tier(name: str, tiers: Mapping[str, Tier]) -> Tier:
-    """A tier by name. Raises `UnknownTier`, naming those there are."""
+    """A tier by name. Raises `UnknownTier`, naming the known tiers."""
     if not isinstance(name, str) or name not in tiers:
         raise UnknownTier(f"tier is {name!r}; use one of {', '.join(sorted(tiers))}, or add it under [tiers.{name}].")
     return tiers[name]
 
 
 def encode_payload(data: object, *, most_bytes: int) -> bytes:
+    """The data as JSON. Raises `InvalidSubmit` where JSON cannot hold it, `PayloadTooLarge` above `most_bytes`."""
     try:
         payload = encode_json("data", data)
     except InvalidValue as error:
@@ -82,13 +93,11 @@ def encode_payload(data: object, *, most_bytes: int) -> bytes:
 
 def milliseconds(field: str, span: float | timedelta) -> int:
     """A span in seconds or as a timedelta, as whole milliseconds."""
-    seconds = span.total_seconds() if isinstance(span, timedelta) else span
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SPAN_SECS:
-        raise InvalidSubmit(f"{field} is {span!r}; use seconds of 0 or more (at most a hundred years), or a timedelta.")
-    return round(seconds * 1000)
+    return checked_ms(field, span, error=InvalidSubmit)
 
 
 def timeout_milliseconds(span: float | timedelta) -> int:
+    """The same for a timeout, which must not be 0."""
     found = milliseconds("timeout", span)
     if found == 0:
         raise InvalidSubmit(f"timeout is {span!r}; use seconds above 0, or a timedelta.")
@@ -96,9 +105,41 @@ def timeout_milliseconds(span: float | timedelta) -> int:
 
 
 def retry_after(*, over: int, average_seconds: float, places: int, step_seconds: float) -> timedelta:
-    """When to try again at a full line: its excess worked off, rounded up to the next step, never at once."""
+    """When a refused caller should try again: once the jobs above the cap have run, rounded up to the next step."""
     seconds = (over + 1) * average_seconds / max(places, 1)
     return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
+
+
+def _check_concurrency(new: New) -> None:
+    """Check these two by the names that callers know: the store sees a group among others, and its limit."""
+    try:
+        if new.concurrency_group is not None:
+            check_name("concurrency_group", new.concurrency_group)
+        if new.concurrency_limit is not None:
+            check_number("concurrency_limit", new.concurrency_limit, 0)
+    except InvalidValue as error:
+        raise InvalidSubmit(str(error)) from None
+
+
+def _groups(new: New) -> tuple[str, ...]:
+    if not isinstance(new.groups, tuple | list):
+        raise InvalidSubmit(f"groups is {new.groups!r}; give a list of names.")
+    group = new.concurrency_group
+    return tuple(new.groups) if group is None or group == new.task else (*new.groups, group)
+
+
+def _limits(new: New) -> tuple[Limit, ...]:
+    if new.concurrency_limit is None:
+        return ()
+    group = new.concurrency_group or new.task
+    return (Limit(group=group, slots=new.concurrency_limit, source=Source.SUBMIT),)
+
+
+def _priority(new: New, settings: Settings) -> int | None:
+    if new.priority is not None:
+        return parse_priority(new.priority)
+    # A phase without a priority of its own has its parent's, which only the store knows.
+    return parse_priority(settings.queue.default_priority) if new.parent is None else None
 
 
 def _cap(new: New, settings: Settings) -> int | None:

@@ -1,4 +1,4 @@
-"""What happened lately, summed from the store's minutes."""
+"""Figures of the last minutes, summed from the store's figures of each minute."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from qo.store.values import SeriesPoint, WorkerInfo
+from qo.values import SeriesPoint, WorkerInfo
 
 
 class Analytics(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,11 +20,11 @@ class Analytics(msgspec.Struct, frozen=True, kw_only=True):
     minutes: int
     submitted: int
     ended: dict[str, int]
-    """how many ended in which state; `scheduled` are attempts that will be repeated"""
+    """How many jobs ended in each state. `scheduled` counts attempts that will be repeated."""
     average_wait_seconds: dict[int, float]
-    """of the jobs that started, by priority"""
+    """The average wait of the jobs that started, by priority."""
     average_run_seconds: float | None
-    """of the jobs that succeeded"""
+    """The average run of the jobs that succeeded."""
     finished_per_minute: float
 
 

@@ -1,4 +1,7 @@
-"""What a single value must be like: names, numbers, groups, payloads. The operations' checks are made of these."""
+"""Checks of single values: names, numbers, groups, payloads. `store/check.py` checks whole operations with them.
+
+Each raises an `InvalidValue`, or a kind of it, that names the field and says what to use instead.
+"""
 
 from __future__ import annotations
 
@@ -13,23 +16,23 @@ from qo.errors import InvalidPriority, InvalidValue, PayloadTooLarge
 from qo.job import JobError, State
 from qo.policy.groups import GLOBAL, KINDS, MOST_GROUPS, PROVIDERS
 from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
-from qo.store.values import Average, Source, Standing
+from qo.values import Average, Source, Standing
 
 MAX_NAME_CHARACTERS = 200
 MAX_AVERAGE_NAME_CHARACTERS = 250
-"""what is averaged of a task or a tier has a prefix before its name"""
+"""Longer than a name, because the average of a task or a tier has a prefix before its name."""
 MAX_PAYLOAD_BYTES = 1024 * 1024
-"""of a payload, a result or a checkpoint, as JSON"""
+"""The largest payload, result or checkpoint, as JSON."""
 MAX_TEXT_BYTES = 10 * 1024
-"""of a message or a progress text, in UTF-8"""
+"""The longest message or progress text, in UTF-8."""
 MAX_WHOLE_NUMBER = 2**53
-"""what every store's numbers hold exactly"""
+"""The largest whole number that every store holds exactly."""
 MAX_QUOTA_JITTER_MS = 3_600_000
 MAX_COUNT = 2**31 - 1
-"""of slots, places, attempts, …: what every store's plain integer holds"""
+"""The most slots, places, attempts and the like: the largest plain integer of every store."""
 MAX_SPAN_MS = 100 * 366 * 86_400_000
 MAX_TIME_MS = 253_370_764_800_000
-"""the year 9999, the last that Python can tell the time in"""
+"""The beginning of the year 9999, the last that Python's datetime holds."""
 
 # A caller may name a provider, which is a thing; the other kinds follow from a job's own fields.
 KINDS_OF_THE_STORE = frozenset(KINDS) - {"provider"}
@@ -41,7 +44,7 @@ NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8
 
 
 def check_name(field: str, value: object, *, longest: int = MAX_NAME_CHARACTERS) -> None:
-    """An id or a name that somebody made: of a job, user, project, parent, worker, holder, claim, …"""
+    """An id or a name from outside: of a job, user, project, parent, worker, holder or claim."""
     if type(value) is str and 0 < len(value) <= longest and value.isprintable():
         return
     if not isinstance(value, str):
@@ -76,7 +79,7 @@ def check_task(task: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Any group, as an operator or a limiter may name it, also one that follows from a job's fields."""
+    """Any group that an operator or a limiter may name, also a group that follows from a job's fields."""
     if not isinstance(group, str) or ":" not in group:
         check_name("group", group)
         return
@@ -101,7 +104,7 @@ def check_group_count(field: str, groups: Sequence[str]) -> None:
 
 
 def check_own_groups(groups: Sequence[str], *, of: str | None = None) -> None:
-    """Groups that a submit adds of its own accord, or a task (`of`)."""
+    """The groups that a submit names, or a task (`of`)."""
     check_group_count("groups" if of is None else f"groups of task {shown(of)}", listed("groups", groups))
     for group in groups:
         check_group(group)
@@ -142,7 +145,7 @@ def check_standing(standing: Standing) -> None:
         slots = getattr(standing, field)
         if slots is not None:
             check_number(field, slots, 0)
-    # With none a day, no day would ever have room; who may run nothing has a limit of 0 or a paused group.
+    # With 0 a day, no day would ever have room. To let a user run nothing, set a limit of 0 or pause the group.
     for field in ("daily_quota", "iterations_batch", "iterations_max"):
         number = getattr(standing, field)
         if number is not None:
@@ -178,7 +181,7 @@ def check_number(field: str, value: object, lowest: int, highest: int = MAX_COUN
 
 
 def is_number(value: object, lowest: int, highest: int) -> bool:
-    """True and False are numbers to Python, and never what was meant."""
+    """Whether it is a whole number within the bounds. True and False are numbers to Python, but never meant as such."""
     return isinstance(value, int) and not isinstance(value, bool) and lowest <= value <= highest
 
 
@@ -199,7 +202,7 @@ def check_source(source: object) -> None:
 
 
 def check_seconds(field: str, value: object) -> None:
-    """A wait, which may be without end."""
+    """Seconds to wait, which may be infinite."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise InvalidValue(f"{field} is {shown(value)}; use seconds of 0 or more (math.inf waits without end).")
 
@@ -219,7 +222,7 @@ def check_finite(field: str, value: object) -> None:
 
 
 def check_text(field: str, value: object) -> None:
-    """Free text, where None stands for none; it may have several lines."""
+    """Free text, of one or several lines, or None."""
     if value is None or (type(value) is str and len(value) <= MAX_TEXT_BYTES // 4 and value.isprintable()):
         return
     if not isinstance(value, str):
@@ -234,7 +237,7 @@ def check_text(field: str, value: object) -> None:
 
 
 def check_result(result: object) -> None:
-    """Unlike a payload, a result is decoded whenever its job is read: a bad one would spoil every list it is in."""
+    """A result is decoded, unlike a payload, whenever its job is read: a bad result would break every list of jobs."""
     if not isinstance(result, bytes):
         raise InvalidValue(f"result is {shown(result)}; give the JSON as bytes.")
     check_bytes("result", result)
@@ -255,7 +258,7 @@ def check_bytes(field: str, value: object) -> None:
 
 
 def listed(field: str, names: Sequence[str]) -> Sequence[str]:
-    """One name instead of a list of names would be taken letter by letter."""
+    """The names, unless they are a single text, which would be taken letter by letter."""
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
         raise InvalidValue(f"{field} is {shown(names)}; give a list of names.")
     return names

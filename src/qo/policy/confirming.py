@@ -1,4 +1,4 @@
-"""What a person is asked before a job goes on, and what the answer grants."""
+"""The question to a person before a job goes on, and the iterations that a confirmation grants."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ BEFORE_IT_RUNS = frozenset({State.QUEUED, State.SCHEDULED, State.STARTING})
 
 
 def granted_after(granted: int | None, batch: int | None, most: int | None) -> int | None:
-    """The iterations that a job may use in all after one confirmation; None: as many as it likes."""
+    """The iterations that a job may use in all after one more confirmation. None sets no bound."""
     if granted is None or batch is None:
         return granted
     return granted + batch if most is None else min(granted + batch, most)
 
 
 def message_now(job: Job) -> str | None:
-    """A job's message as it is to be read now.
+    """A job's message for a reader now.
 
-    The tier may have changed since the job asked, so its question is not the one that was stored.
+    The tier may have changed since the job asked, so the stored question may be out of date.
     """
     if job.state is State.CONFIRMING:
         return question(job) or job.message
@@ -28,7 +28,7 @@ def message_now(job: Job) -> str | None:
 
 
 def question(job: Job) -> str | None:
-    """None where no batch of iterations is what it asks for."""
+    """The question of a job that asks for more iterations. None for a job that asks for something else."""
     granted = job.iterations_granted
     after = granted_after(granted, job.iterations_batch, job.iterations_max)
     if granted is None or after is None or job.iterations_batch is None:
@@ -40,7 +40,7 @@ def question(job: Job) -> str | None:
 
 
 def will_ask(job: Job) -> str | None:
-    """Said of a job whose next iteration needs a confirmation, such as one that failed because nobody gave it."""
+    """The message of a job whose next iteration needs a confirmation, such as a job that failed without one."""
     granted, used = job.iterations_granted, job.iterations
     if granted is None or used < granted or (job.iterations_max is not None and used >= job.iterations_max):
         return None

@@ -1,4 +1,4 @@
-"""Days of the quota (always UTC), and how deferred jobs are spread over one."""
+"""Days of the quota (always UTC), and how deferred jobs are spread over a day."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def midnight(day: int) -> int:
 
 
 def add_due_time(times: Sequence[int], new: int) -> list[int]:
-    """The due times of one user's deferred jobs of a day, sorted and distinct, with one more among them.
+    """The due times of one user's deferred jobs of a day with a new time added, sorted and distinct.
 
-    They are dealt out again in order of submission. Drawn evenly, they stay even, and one user's jobs
-    keep their order: giving each new job a later time than the last would crowd the end of the hour.
+    The caller gives them to the jobs in order of submission. So the times stay evenly spread and the user's jobs keep
+    their order. Giving each new job a later time than the last would crowd the end of the hour.
     """
     taken = set(times)
     while new in taken:

@@ -1,7 +1,7 @@
-"""Values as JSON. Whatever JSON would turn into something else is refused, by its path: `data.files[2]`.
+"""Values as JSON. A value that JSON would turn into something else is refused by its path, such as `data.files[2]`.
 
-What the encoder wrote is read back and compared, which takes a fraction of a microsecond for a small value. Only a
-value that comes back different is looked through: for what is wrong with it, or because it has tuples or typed models.
+The encoded value is read back and compared, which takes a fraction of a microsecond for a small value. Only a value
+that comes back different is searched for the wrong part; it may also just have tuples or typed models.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ INSTEAD: tuple[tuple[tuple[type, ...], str], ...] = (
     ((UUID,), "text, such as its str()"),
     ((Enum,), "its value"),
 )
-"""types that the encoder writes as another one, and what to give in their stead"""
+"""Types that the encoder writes as another type, and the values to give in their stead."""
 
 MARKS_OF_A_MODEL = ("__dataclass_fields__", "__attrs_attrs__", "model_dump")
 
 Found = tuple[str, object]
-"""a value and its path"""
+"""A path and the value at it."""
 
 
 def encode_json(field: str, value: object) -> bytes:
-    """The value as JSON that says the same. Raises `InvalidValue`, naming what JSON cannot hold.
+    """The value as JSON of the same meaning. Raises `InvalidValue`, which names the part that JSON cannot hold.
 
     A tuple may stand for a list. A msgspec Struct, dataclass, attrs class or pydantic model is written with all its
     fields, of whatever type: a handler that declares the same type gets it back as it was.
@@ -69,7 +69,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def _find_wrong(field: str, value: object) -> str | None:
-    """What of it JSON cannot hold, the first in order, and what to give instead; None when nothing is wrong."""
+    """The first part that JSON cannot hold, and what to give instead, as a sentence; None when nothing is wrong."""
     left: list[Found] = [(field, value)]
     seen: set[int] = set()
     while left:

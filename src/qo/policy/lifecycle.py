@@ -1,9 +1,9 @@
-"""Which state may follow which. Drawn once here; every store asks this table."""
+"""The states that may follow each state. Every store uses this table."""
 
 from __future__ import annotations
 
 from qo.errors import InvalidTransition
-from qo.job import State
+from qo.job import ENDED, HELD, State
 
 NEXT: dict[State, frozenset[State]] = {
     State.SCHEDULED: frozenset({State.QUEUED, State.CANCELLED}),
@@ -19,9 +19,16 @@ NEXT: dict[State, frozenset[State]] = {
     State.CANCELLED: frozenset(),
 }
 
+WAITS = frozenset(State) - HELD - ENDED
+"""The states of a job that has not ended and that no worker holds."""
+PASSES_THROUGH_RUNNING = frozenset({State.SUCCEEDED, State.CONFIRMING})
+"""Outcomes for which a job counts as having run, also when its worker never reported that it started."""
+GIVES_WAY_TO_CANCEL = frozenset({State.SCHEDULED, State.QUEUED, State.CONFIRMING})
+"""Outcomes that would continue a job. Where a cancel is wanted, the job is cancelled instead."""
+
 
 def check_transition(job_id: str, present: State, wanted: State) -> None:
-    """Raise `InvalidTransition`, naming what is allowed, when `wanted` may not follow `present`."""
+    """Raises `InvalidTransition`, which names the allowed states, when `wanted` may not follow `present`."""
     if wanted not in NEXT[present]:
         raise InvalidTransition(f"Job {job_id!r}", present.value, wanted.value, allowed_after(present))
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from qo.errors import InvalidPriority
+from qo.job import PRIORITY_NAMES
 
-PRIORITY_NAMES = {"urgent": 10, "high": 20, "normal": 50, "low": 70, "background": 90}
-NORMAL = PRIORITY_NAMES["normal"]
 HIGHEST_PRIORITY, LOWEST_PRIORITY = 0, 99
-AGING_STOPS_AT = PRIORITY_NAMES["high"]
+AGED_LEVELS = tuple(sorted(level for level in PRIORITY_NAMES.values() if level >= PRIORITY_NAMES["high"]))
+"""The priorities that aging may lead to."""
 
 PLACE_BITS = 46
 CELL = 128
@@ -28,11 +28,11 @@ FIRST_SEQUENCE = 64
 LAST_SEQUENCE = 2**39 - 1
 SPREAD_AT_MOST = 256
 MOVED_COUNTED_AT_MOST = 64
-"""with more jobs than this at places given by a move, nobody counts who was placed ahead of whom"""
+"""With more jobs than this at places that a move gave them, jobs placed ahead are not counted."""
 
 
 def parse_priority(value: int | str) -> int:
-    """A priority by number or name; anything else is an `InvalidPriority`."""
+    """A priority by number or name. Raises `InvalidPriority` for anything else."""
     if isinstance(value, str) and value in PRIORITY_NAMES:
         return PRIORITY_NAMES[value]
     if isinstance(value, int) and not isinstance(value, bool) and HIGHEST_PRIORITY <= value <= LOWEST_PRIORITY:
@@ -71,8 +71,8 @@ def sequence_of(place: int) -> int:
 
 
 def sequence_drawn(key: int, undisturbed_key: int | None) -> int | None:
-    """The sequence that a job drew when it joined the line, by its present key or the one it had before a person, or a
-    move beside it, changed that. None where neither tells."""
+    """The sequence that a job drew when it joined the line. `undisturbed_key` is its key before a person, or a move
+    beside it, changed that. None where both keys come from a move."""
     for known in (key, undisturbed_key):
         if known is not None and not was_moved(place_of(known)):
             return sequence_of(place_of(known))
@@ -80,7 +80,7 @@ def sequence_drawn(key: int, undisturbed_key: int | None) -> int | None:
 
 
 def places_around(sequence: int) -> tuple[int, int]:
-    """Two places, the bounds of what has to be decoded to find the jobs that drew a later sequence than this one.
+    """The two places between which jobs have to be decoded, to find those that drew a later sequence than this.
 
     Every job at a drawn place up to the first drew an earlier one (or this one), however large its boost, and every
     job at a drawn place behind the second drew a later one. At most 126 jobs have drawn places between them.
@@ -89,9 +89,9 @@ def places_around(sequence: int) -> tuple[int, int]:
 
 
 def displacement(reason: str, *, undisturbed: int, old: int, new: int, present: str | None) -> str | None:
-    """What put a job further back than it would stand by itself, after a person changed its key from `old` to `new`.
+    """The reason why a job stands further back than by itself, after a person changed its key from `old` to `new`.
 
-    `undisturbed` is the key it had before a person first changed it, `present` what this function said last.
+    `undisturbed` is the key before a person first changed it, `present` the last answer of this function.
     """
     if new <= undisturbed:
         return None
@@ -100,12 +100,11 @@ def displacement(reason: str, *, undisturbed: int, old: int, new: int, present: 
 
 def aged_priority(priority: int) -> int | None:
     """One named level up from `priority`, or None when aging leaves it where it is."""
-    above = [level for level in PRIORITY_NAMES.values() if AGING_STOPS_AT <= level < priority]
-    return max(above, default=None)
+    return max((level for level in AGED_LEVELS if level < priority), default=None)
 
 
 def joining_order(due_at: int, parent: str | None, phase: int | None, number: int) -> tuple[int, str, int, int]:
-    """In which order jobs that join in the same step draw their places; `number` counts submissions."""
+    """The order in which jobs that join in the same step draw their places. `number` counts submissions."""
     return (due_at, parent_order(parent), phase or 0, number)
 
 

@@ -1,4 +1,4 @@
-"""What people read of a job beside what the store knows: its place in words, when its turn comes, what is left."""
+"""The parts of a job that the store does not know: its place in words, when it will run, the usage of its user."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from qo.job import Estimate, Job, State, Upgrade, Usage
+from qo.job import Estimate, Job, State, Upgrade, Usage, moment
 from qo.policy.confirming import message_now
+from qo.policy.days import midnight
 from qo.policy.words import position_message, scheduled_message
-from qo.settings import Settings, Tier
+from qo.settings.sections import Settings, Tier
 
 NUDGE = "Upgrade to jump ahead"
 
@@ -24,7 +25,7 @@ def present(
     placed_ahead: int | None = None,
     now: datetime,
 ) -> Job:
-    """The job as its user reads it. `placed_ahead`: how many of those ahead joined later, where that was counted."""
+    """The job as its user reads it. `placed_ahead` is the number of jobs ahead that joined later, if it was counted."""
     changes: dict[str, object] = {}
     if usage is not None:
         changes["usage"] = usage_of_job(usage, job)
@@ -43,7 +44,7 @@ def present(
 
 
 def usage_of_job(usage: Usage, job: Job) -> Usage:
-    """A user's day with the iterations of one of their jobs."""
+    """A user's usage with the iterations of one of their jobs."""
     most = job.iterations_max
     return msgspec.structs.replace(
         usage,
@@ -52,19 +53,19 @@ def usage_of_job(usage: Usage, job: Job) -> Usage:
     )
 
 
-def usage_of_user(*, used: int, quota: int | None, resets_at: datetime) -> Usage:
-    """A user's day, before any job is looked at."""
+def usage_of_user(*, used: int, quota: int | None, today: int) -> Usage:
+    """What a user has used of `today`, a day counted from 1970. The next day begins at midnight UTC."""
     return Usage(
         jobs_used=used,
         jobs_remaining=None if quota is None else max(0, quota - used),
         iterations_used=0,
         iterations_remaining=None,
-        daily_limit_resets_at=resets_at,
+        daily_limit_resets_at=moment(midnight(today + 1)),
     )
 
 
 def upgrade(tier: str | None, tiers: Mapping[str, Tier], url: str | None) -> Upgrade | None:
-    """The offer to every tier whose boost is not the highest, where there is somewhere to go."""
+    """The offer to a user whose tier has not the highest boost. None without a url to send them to."""
     if url is None or tier is None or tier not in tiers:
         return None
     highest = max(each.boost for each in tiers.values())

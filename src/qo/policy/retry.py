@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from qo.settings import RetrySettings
+from qo.settings.sections import RetrySettings
 
 
 def retry_delay_ms(attempt: int, settings: RetrySettings, *, drawn: float) -> int:
     """The wait after this attempt (1 is the first), doubling up to the longest.
 
-    `drawn`, evenly from 0 to 1, places it within the jitter, so that jobs which failed together do not come back
+    `drawn`, evenly from 0 to 1, places the wait within the jitter, so that jobs which failed together are not retried
     together.
     """
     try:

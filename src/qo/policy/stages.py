@@ -1,4 +1,4 @@
-"""The stages of a running job: what may follow what, and when a cycle of them is another iteration."""
+"""The stages of a running job: the allowed next stage, and the stage at which a handler may return."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from qo.errors import InvalidTransition
 
 
 def check_stage(stages: tuple[str, ...], present: str | None, wanted: str) -> None:
-    """Raise `InvalidTransition`, naming what is allowed, unless `wanted` may follow the present stage of this run."""
+    """Raises `InvalidTransition`, which names the allowed stage, unless `wanted` may follow the present stage."""
     allowed = stages_after(stages, present)
     if wanted not in allowed:
         raise InvalidTransition(
@@ -18,14 +18,14 @@ def check_stage(stages: tuple[str, ...], present: str | None, wanted: str) -> No
 
 
 def check_may_return(stages: tuple[str, ...], present: str | None) -> None:
-    """Raise `InvalidTransition` when a handler returned before the last stage."""
+    """Raises `InvalidTransition` when a handler returned before the last stage."""
     if stages and present != stages[-1]:
         allowed = ", ".join(map(repr, stages_after(stages, present)))
         raise InvalidTransition("The job", _at(present), "ready", f"{allowed}; a handler returns at {stages[-1]!r}")
 
 
 def stages_after(stages: tuple[str, ...], present: str | None) -> tuple[str, ...]:
-    """The next stage, or from the last one the first: every run begins with the first."""
+    """The stages that may come next: the first stage at the beginning of a run and after the last stage."""
     if not stages:
         return ()
     if present is None or present == stages[-1]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 import msgspec
 
-from qo.job import ENDED, Job, State
+from qo.job import ENDED, Job, State, moment
 from qo.policy.confirming import message_now
 from qo.policy.words import ago, clock_time, counted, span
+from qo.values import Blockers, GroupStatus
 
 NAMED_AT_MOST = 3
+"""How many holders of a full group are named; the others are counted."""
 
 
 class Holder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a slot that the job would need. `holder` is None where the asker may not see it."""
+    """A holder of a slot that the job needs. `holder` is None where the reader may not see its name."""
 
     group: str
     slot_id: int
@@ -32,27 +35,8 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     closed_until: datetime | None = None
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store knows of a job's way to its start."""
-
-    job: Job
-    ahead: int | None
-    blocked_by: tuple[Blocked, ...]
-    holders: tuple[Holder, ...]
-    waits_for: int | None
-    waits_for_state: State | None
-    has_worker: bool
-    now: datetime
-    daily_quota: int | None = None
-    """That of the job's user, where the job is deferred."""
-    worker: str | None = None
-    """the one that holds the job, else the one of its task that was heard of last, live or not"""
-    heard_at: datetime | None = None
-    """when that was"""
-
-
 class Why(msgspec.Struct, frozen=True, kw_only=True):
-    """`sentence` for people; the rest is what it was made from."""
+    """`sentence` is for people; the other fields are the facts behind it."""
 
     job_id: str
     state: State
@@ -64,36 +48,66 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     waits_for_phase: int | None = None
     no_worker: bool = False
     worker: str | None = None
-    """the one that holds the job, else the one of its task that was heard of last, live or not"""
+    """The worker that holds the job, else the worker of its task that the store heard of last, live or not."""
     worker_heard_at: datetime | None = None
 
 
-def explain(facts: Facts) -> Why:
-    """One sentence a person understands; the strongest reason first."""
-    job = facts.job
+def explain(
+    blockers: Blockers, *, now: datetime, visible: Collection[str] | None = None, daily_quota: int | None = None
+) -> Why:
+    """Explain in one sentence that a person understands, the strongest reason first.
+
+    `visible` are the holders whose names the reader may see; None shows all. `daily_quota` is that of the job's user,
+    where the job is deferred.
+    """
+    job = blockers.job
+    groups = blockers.groups if job.state is State.QUEUED else ()
+    holders = tuple(holder for group in groups for holder in _holders(group, visible))
     return Why(
         job_id=job.id,
         state=job.state,
-        sentence=_sentence(facts),
-        ahead=facts.ahead,
-        blocked_by=facts.blocked_by if job.state is State.QUEUED else (),
-        holders=facts.holders if job.state is State.QUEUED else (),
+        sentence=_sentence(blockers, holders, daily_quota=daily_quota, now=now),
+        ahead=blockers.ahead,
+        blocked_by=tuple(_blocked(group) for group in groups),
+        holders=holders,
         scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
-        waits_for_phase=facts.waits_for,
-        no_worker=not facts.has_worker and job.state is State.QUEUED,
-        worker=facts.worker,
-        worker_heard_at=facts.heard_at,
+        waits_for_phase=blockers.waits_for,
+        no_worker=not blockers.has_worker and job.state is State.QUEUED,
+        worker=blockers.worker,
+        worker_heard_at=blockers.heard_at,
     )
 
 
-def _sentence(facts: Facts) -> str:
-    job = facts.job
+def _blocked(group: GroupStatus) -> Blocked:
+    return Blocked(
+        group=group.group,
+        limit=group.limit,
+        active=group.active,
+        paused=group.paused,
+        closed_until=group.closed_until,
+    )
+
+
+def _holders(group: GroupStatus, visible: Collection[str] | None) -> list[Holder]:
+    return [
+        Holder(
+            group=group.group,
+            slot_id=slot.slot_id,
+            holder=slot.holder if visible is None or slot.holder in visible else None,
+            since=moment(int(slot.token) // 1000),  # a token is the microsecond at which it was given
+        )
+        for slot in group.slots
+    ]
+
+
+def _sentence(blockers: Blockers, holders: Sequence[Holder], *, daily_quota: int | None, now: datetime) -> str:
+    job = blockers.job
     if job.state is State.STARTING:
-        return f"It is starting on worker {job.worker}{_heard_of(facts)}."
+        return f"It is starting on worker {job.worker}{_heard_of(blockers, now)}."
     if job.state is State.RUNNING:
         assert job.started_at is not None
-        since = clock_time(job.started_at, now=facts.now)
-        return f"It has been running since {since} on worker {job.worker}{_heard_of(facts)}."
+        since = clock_time(job.started_at, now=now)
+        return f"It has been running since {since} on worker {job.worker}{_heard_of(blockers, now)}."
     if job.state in ENDED:
         return f"It has ended: {job.state.value}."
     if job.state is State.CONFIRMING:
@@ -101,35 +115,35 @@ def _sentence(facts: Facts) -> str:
         asked = "" if message is None else f' "{message}"'
         return f"It waits for a person to confirm{asked}."
     if job.state is State.SCHEDULED:
-        assert job.run_at is not None
-        return f"It is scheduled for {clock_time(job.run_at, now=facts.now)}{_what_it_is_scheduled_for(facts)}."
+        return _scheduled(job, daily_quota, now)
     if job.state is State.WAITING:
-        return _waiting(facts)
-    return _queued(facts)
+        return _waiting(blockers, daily_quota, now)
+    return _queued(blockers, holders, now)
 
 
-def _what_it_is_scheduled_for(facts: Facts) -> str:
-    job = facts.job
+def _scheduled(job: Job, daily_quota: int | None, now: datetime) -> str:
+    assert job.run_at is not None
+    when = f"It is scheduled for {clock_time(job.run_at, now=now)}"
     if job.deferred:
-        return _over_quota(facts)
-    return f", as attempt {job.attempts + 1} of {job.max_attempts}" if job.attempts else ""
+        return f"{when}, {_over_quota(job, daily_quota)}."
+    return f"{when}, as attempt {job.attempts + 1} of {job.max_attempts}." if job.attempts else f"{when}."
 
 
-def _over_quota(facts: Facts) -> str:
-    quota = facts.daily_quota
-    named = "daily quota" if quota is None else f"quota of {counted(quota, 'job')} a day"
-    return f", because {facts.job.user}'s {named} is used up until then"
+def _over_quota(job: Job, daily_quota: int | None) -> str:
+    named = "daily quota" if daily_quota is None else f"quota of {counted(daily_quota, 'job')} a day"
+    return f"because {job.user}'s {named} is used up until then"
 
 
-def _waiting(facts: Facts) -> str:
-    job = facts.job
-    if facts.waits_for is None:
-        at = "its time" if job.run_at is None else clock_time(job.run_at, now=facts.now)
-        return f"The phase before it has succeeded; it waits until {at}{_over_quota(facts) if job.deferred else ''}."
-    phase = f"phase {facts.waits_for} of parent {job.parent}"
-    match facts.waits_for_state:
+def _waiting(blockers: Blockers, daily_quota: int | None, now: datetime) -> str:
+    job = blockers.job
+    if blockers.waits_for is None:
+        at = "its time" if job.run_at is None else clock_time(job.run_at, now=now)
+        because = f", {_over_quota(job, daily_quota)}" if job.deferred else ""
+        return f"The phase before it has succeeded; it waits until {at}{because}."
+    phase = f"phase {blockers.waits_for} of parent {job.parent}"
+    match blockers.waits_for_state:
         case None:
-            # A parent whose jobs have all ended is forgotten with them after the retention.
+            # A parent is forgotten with its jobs, once all of them have ended and the retention has passed.
             ended = "it has not been submitted yet, or it ended so long ago that it is no longer kept"
             then = "submit it, and this one goes on when it has succeeded"
             return f"It waits for {phase}, which is not known here: {ended}; {then}."
@@ -144,12 +158,16 @@ def _waiting(facts: Facts) -> str:
             return f"It waits for {phase}, which is {state.value}."
 
 
-def _queued(facts: Facts) -> str:
-    reasons = [_blocked(blocked, facts) for blocked in facts.blocked_by]
-    if not facts.has_worker:
-        heard = "" if facts.heard_at is None else f" ({facts.worker} was last heard of {_ago(facts, facts.heard_at)})"
-        reasons.insert(0, f"no worker for task {facts.job.task} is running{heard}")
-    ahead = facts.ahead or 0
+def _queued(blockers: Blockers, holders: Sequence[Holder], now: datetime) -> str:
+    reasons = [
+        _no_room(group, [each for each in holders if each.group == group.group], now) for group in blockers.groups
+    ]
+    if not blockers.has_worker:
+        heard = ""
+        if blockers.heard_at is not None:
+            heard = f" ({blockers.worker} was last heard of {_ago(blockers.heard_at, now)})"
+        reasons.insert(0, f"no worker for task {blockers.job.task} is running{heard}")
+    ahead = blockers.ahead or 0
     place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
     if reasons:
         return f"{place}, {'and' if ahead else 'but'} {'; '.join(reasons)}."
@@ -158,26 +176,23 @@ def _queued(facts: Facts) -> str:
     return f"{place}; nothing else holds it up."
 
 
-def _blocked(blocked: Blocked, facts: Facts) -> str:
-    if blocked.paused:
-        return f"{blocked.group} is paused"
-    if blocked.closed_until is not None:
-        return (
-            f"{blocked.group} is full elsewhere and is tried again at {clock_time(blocked.closed_until, now=facts.now)}"
-        )
-    if not blocked.limit:
-        return f"{blocked.group} has a limit of 0, so nobody starts in it"
-    by_whom = _by_whom(blocked, facts)
-    if blocked.active > blocked.limit:
-        return f"{blocked.group} is over its limit of {blocked.limit}: {blocked.active} slots are taken{by_whom}"
-    taken = {1: "its slot is", 2: "both its slots are"}.get(blocked.limit, f"all its {blocked.limit} slots are")
-    return f"{blocked.group} is full: {taken} taken{by_whom}"
+def _no_room(group: GroupStatus, holders: Sequence[Holder], now: datetime) -> str:
+    if group.paused:
+        return f"{group.group} is paused"
+    if group.closed_until is not None:
+        return f"{group.group} is full elsewhere and is tried again at {clock_time(group.closed_until, now=now)}"
+    if not group.limit:
+        return f"{group.group} has a limit of 0, so nobody starts in it"
+    by_holders = _by_holders(holders, now)
+    if group.active > group.limit:
+        return f"{group.group} is over its limit of {group.limit}: {group.active} slots are taken{by_holders}"
+    taken = {1: "its slot is", 2: "both its slots are"}.get(group.limit, f"all its {group.limit} slots are")
+    return f"{group.group} is full: {taken} taken{by_holders}"
 
 
-def _by_whom(blocked: Blocked, facts: Facts) -> str:
-    holders = [holder for holder in facts.holders if holder.group == blocked.group]
+def _by_holders(holders: Sequence[Holder], now: datetime) -> str:
     named = [
-        f"{holder.holder} (for {span((facts.now - holder.since).total_seconds())})"
+        f"{holder.holder} (for {span((now - holder.since).total_seconds())})"
         for holder in holders
         if holder.holder is not None
     ][:NAMED_AT_MOST]
@@ -189,12 +204,12 @@ def _by_whom(blocked: Blocked, facts: Facts) -> str:
     return f" by {', '.join(others)} and {last}" if others else f" by {last}"
 
 
-def _heard_of(facts: Facts) -> str:
-    return "" if facts.heard_at is None else f", which was last heard of {_ago(facts, facts.heard_at)}"
+def _heard_of(blockers: Blockers, now: datetime) -> str:
+    return "" if blockers.heard_at is None else f", which was last heard of {_ago(blockers.heard_at, now)}"
 
 
-def _ago(facts: Facts, at: datetime) -> str:
-    return ago((facts.now - at).total_seconds())
+def _ago(at: datetime, now: datetime) -> str:
+    return ago((now - at).total_seconds())
 
 
 def _is(number: int) -> str:

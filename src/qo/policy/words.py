@@ -45,10 +45,10 @@ def counted(number: int, noun: str) -> str:
 
 
 def position_message(position: int, original: int | None, *, placed_ahead: int | None, displaced: str | None) -> str:
-    """What a waiting user reads of their place in line.
+    """The message to a waiting user about their place in line.
 
-    `placed_ahead` is the number of jobs ahead that joined later, None where nobody counted them. `displaced` is what
-    a person did to the job.
+    `placed_ahead` is the number of jobs ahead that joined later, None where it was not counted. `displaced` is how a
+    person put the job further back.
     """
     if original is None or position <= original:
         return f"You are #{position} in queue. Your position may change as priority jobs are added"
@@ -63,8 +63,8 @@ def _why_worse(places: int, placed_ahead: int | None, displaced: str | None) -> 
         return "the priority of your job was lowered"
     if placed_ahead is None:
         return "other jobs went ahead of you"
-    # An earlier job gets ahead when it is handed back or its lease runs out, when somebody raises its priority or
-    # moves it, or when it ages. Which of these it was is not known.
+    # An earlier job gets ahead when it is handed back or its lease runs out, when a person raises its priority or moves
+    # it, or when it ages. Which of these happened is not known.
     earlier = "earlier jobs came back or moved up"
     if placed_ahead == 0:
         return earlier
@@ -73,8 +73,8 @@ def _why_worse(places: int, placed_ahead: int | None, displaced: str | None) -> 
 
 
 def scheduled_message(run_at: datetime, *, now: datetime) -> str:
-    """When a job that was deferred by the quota has its turn: "Scheduled for tomorrow", or the weekday and date,
-    with the year when it is another one."""
+    """The day of a job that the quota deferred: "Scheduled for tomorrow", or the weekday and date, with the year when
+    it is not this one."""
     day, today = run_at.astimezone(UTC).date(), now.astimezone(UTC).date()
     if day <= today:
         return "Scheduled for today"
@@ -85,7 +85,7 @@ def scheduled_message(run_at: datetime, *, now: datetime) -> str:
 
 
 def clock_time(at: datetime, *, now: datetime) -> str:
-    """A time as short as it can be said: "14:05 UTC" today, else with the date."""
+    """A time in few words: "14:05 UTC" today, else with the date."""
     at, now = at.astimezone(UTC), now.astimezone(UTC)
     # To the minute, a time that is seconds away would seem to have passed.
     clock = f"{at:%H:%M:%S} UTC" if timedelta(0) < at - now < timedelta(minutes=1) else f"{at:%H:%M} UTC"

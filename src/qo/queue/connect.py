@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from qo.errors import SettingsError
-from qo.runtime.queue import Queue
+from qo.policy.checks import check_name, shown
+from qo.queue.queue import Queue
 from qo.settings import Settings, load_settings
-from qo.store.check_value import check_name, shown
 from qo.store.open import ALLOWED, open_store, url_of
 
 
@@ -19,18 +19,18 @@ async def connect(
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
 ) -> Queue:
-    """Open the queue at a url; without one, at that of `.qo.toml` or `QO_URL`, else `sqlite:///qo.db`.
+    """Open the queue at a url; without one, at the url in `.qo.toml` or `QO_URL`, else at `sqlite:///qo.db`.
 
-    A `Path` is that of an SQLite file. `settings` is nested like the file and changes what it names, or are whole
-    settings from `qo.settings`.
-    Raises StoreAway when the store cannot be reached for now, after it has been tried for some seconds.
+    A `Path` names an SQLite file. `settings` is a mapping nested like `.qo.toml` that changes the keys it names, or
+    whole settings from `qo.settings`.
+    Raises StoreAway when the store could not be reached for some seconds.
     """
     return await _connect(url, namespace=namespace, settings=settings, waits=False)
 
 
 async def connect_when_there(settings: Settings | Mapping[str, Any] | None = None) -> Queue:
-    """The same for a process that has nothing else to do: a store that is away is waited for, which the store logs.
-    Wrong settings and wrong credentials are raised."""
+    """The same for a process that has nothing else to do: waits for a store that is away, and logs that it waits.
+    Raises for wrong settings and wrong credentials."""
     return await _connect(None, namespace=None, settings=settings, waits=True)
 
 
@@ -54,7 +54,7 @@ async def open_queue(
     create: bool = True,
     waits: bool = False,
 ) -> Queue:
-    """The same with whole settings. `create` False: raises NoStoreYet where nobody has made the store yet."""
+    """The same with whole settings. Without `create`, raises NoStoreYet where there is no store yet."""
     store = await open_store(
         settings.store.url if url is None else url,
         namespace=settings.store.namespace if namespace is None else namespace,

@@ -1,8 +1,9 @@
-"""Estimator: when each waiting job will probably start, worked out once for all who ask.
+"""Estimator: when each waiting job will probably start, worked out once for all callers.
 
-Every few seconds, and only while somebody asks, the line is read and played forward in a thread (`policy/replay.py`);
-reading one job's estimate is then a look-up. What was promised to a job first is remembered until it starts, and how
-wrong that was is kept in the store, where `policy/ranges.py` learns from it. Nothing is scheduled by estimates.
+Every few seconds, and only while estimates are asked for, the line is read and played forward in a thread
+(`policy/estimates/replay.py`); reading one job's estimate is then a look-up. The first estimate of a job is remembered
+until the job starts. How wrong it was is kept in the store, and `policy/estimates/ranges.py` learns from that. Nothing
+is scheduled by estimates.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from qo.errors import QoError, StoreUnavailable
+from qo.errors import StoreUnavailable
 from qo.job import Basis, Estimate, Job, State
-from qo.policy.estimate import (
+from qo.loops.repeating import repeat
+from qo.loops.system import SYSTEM, System
+from qo.loops.trouble import Trouble
+from qo.policy.estimates.base import (
     base_estimate,
     duration_of_task,
     duration_of_tier,
@@ -25,28 +29,28 @@ from qo.policy.estimate import (
     not_known,
     starts_now,
 )
-from qo.policy.ranges import Multipliers, learn, multiplier, next_aim, ranged_estimate
-from qo.policy.replay import NEVER, steady
-from qo.runtime.forecast import Forecast, Situation, forecast_line
-from qo.runtime.waiting import AverageRun, average_duration
+from qo.policy.estimates.durations import AverageRun
+from qo.policy.estimates.forecast import Forecast, Situation, forecast_line
+from qo.policy.estimates.ranges import Multipliers, learn, multiplier, next_aim, ranged_estimate
+from qo.policy.estimates.replay import NEVER, steady
+from qo.queue.averages import average_duration
 from qo.settings import Settings
-from qo.spans import system_seconds
-from qo.store.base import Store
-from qo.threads import in_thread
+from qo.store.contract import Store
+from qo.store.paging import read_line
 
 log = logging.getLogger("qo.estimator")
 
 EVERY_SECONDS = 5.0
 WANTED_FOR_SECONDS = 60.0
-"""how long estimates are kept fresh after somebody asked for one"""
+"""How long estimates are kept fresh after the last call that asked for one."""
 LOOK_AT_MOST = 10_000
-"""jobs that are played forward; for those further back, their pace is taken"""
+"""How many jobs are played forward. The starts of the jobs behind them are estimated from the pace of the line."""
 EVENTS_AT_ONCE = 1000
 LENT_BY_EACH_TASK = 100
 
 
 class Promise(msgspec.Struct, frozen=True, gc=False):
-    """What the first replay that saw a job said of it, and the range that was made of that."""
+    """The first estimate of a job, and the range that was made of it."""
 
     task: str
     made_at: float
@@ -56,19 +60,19 @@ class Promise(msgspec.Struct, frozen=True, gc=False):
 
 
 class Estimator:
-    """One for each serving process. `clock` gives seconds since 1970."""
+    """One for each queue. Its times are seconds since 1970, by this machine's clock."""
 
     def __init__(
         self,
         store: Store,
         settings: Settings,
         *,
-        clock: Callable[[], float] = system_seconds,
+        system: System = SYSTEM,
         every_seconds: float = EVERY_SECONDS,
     ) -> None:
         self._store = store
         self._settings = settings
-        self._clock = clock
+        self._system = system
         self._every_seconds = every_seconds
         self._forecast: Forecast | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -78,18 +82,18 @@ class Estimator:
         self._cursor: int | None = None
         self._promises: dict[str, Promise] = {}
         self._errors: dict[str, tuple[float, ...]] = {}
-        """how wrong earlier estimates were, by task, as read from the store"""
+        """By task, how wrong earlier estimates were, as read from the store."""
         self._ranges: dict[str, Multipliers] = {}
         self._aims: dict[str, float] = {}
-        """the share that each task's range aims at, moved by what comes of this process's promises"""
+        """By task, the share of starts that its range aims at. Each start of a job with an estimate corrects it."""
         self._range_of_others = learn((), (), settings.estimate.learnt_coverage, settings.estimate)
-        """for a task that the last replay did not see"""
+        """The range of a task that the last replay did not see."""
 
     # --- asking -----------------------------------------------------------------------------------------------
 
     def estimate(self, job_id: str) -> Estimate | None:
-        """What the last replay says of a job: a look-up. None for one that it did not see, or that cannot start
-        as things stand (a pause, a limit of 0, no worker)."""
+        """A look-up in the last replay. None for a job that the replay did not see, or that cannot start at present
+        (a pause, a limit of 0, no worker)."""
         self._want()
         forecast = self._forecast
         if forecast is None or not forecast.has_data or job_id not in forecast.ranks:
@@ -103,15 +107,15 @@ class Estimator:
     async def estimate_of(self, job: Job) -> Estimate | None:
         """The estimate of a job as it was just read, from a replay that is at most a few seconds old.
 
-        All who ask meanwhile share one replay. Where no run has been seen yet, it is the base estimate with the tier's
-        first guess. Where that cannot be told either, or the job cannot start as things stand, the estimate has a
-        message that says why and no numbers. None for a job that is not in line.
+        Callers at the same time share one replay. Before the first run of a task, this is the base estimate with the
+        tier's first guess. Without a first guess, and for a job that cannot start at present, the estimate has no
+        numbers and a message that says why. None for a job that is not in line.
         """
         (estimate,) = await self.estimates_of([job])
         return estimate
 
     async def estimates_of(self, jobs: Sequence[Job]) -> list[Estimate | None]:
-        """The same of several jobs, in order. Where none of them is in line nothing is computed."""
+        """The same for several jobs, in order. Nothing is computed if none of them is in line."""
         in_line = [job for job in jobs if job.position is not None]
         if not in_line:
             return [None] * len(jobs)
@@ -146,7 +150,7 @@ class Estimator:
                 basis=average.basis,
             )
         if rank is None:
-            # It came after the replay. Whoever has its place in line now is about as far from the start.
+            # It came after the replay. The job that the replay saw at its place is about as far from its start.
             return self._at_position(forecast, job, average.basis)
         return self._from_forecast(forecast, rank, average.basis)
 
@@ -155,7 +159,7 @@ class Estimator:
         return await average_duration(self._store, self._settings, task=task, tier=tier) if known is None else known
 
     async def fresh(self) -> Forecast:
-        """A forecast that is not older than the time between two; made now if there is none."""
+        """The last forecast; a new one if that is older than `every_seconds`."""
         self._want()
         if self._age() > self._every_seconds:
             await self.refresh()
@@ -169,7 +173,7 @@ class Estimator:
     def _at_position(self, forecast: Forecast, job: Job, basis: Basis) -> Estimate:
         assert job.position is not None
         behind = len(forecast.starts) + 1
-        # Those who cannot start hold up nobody: the first from there on who can.
+        # Jobs that cannot start hold up no other: take the first one from here on that can.
         here = (start for start in forecast.starts[job.position - 1 :] if start != NEVER)
         seconds = next(here, forecast.newcomer_seconds * max(job.position / behind, 1.0))
         if seconds == NEVER:
@@ -178,7 +182,7 @@ class Estimator:
 
     def _ranged(self, forecast: Forecast, seconds: float, *, task: str, position: int, basis: Basis) -> Estimate:
         return ranged_estimate(
-            max(seconds - (self._clock() - forecast.made_at), 0.0),
+            max(seconds - (self._now() - forecast.made_at), 0.0),
             self._ranges.get(task, self._range_of_others),
             margin_seconds=forecast.margin_seconds,
             position=position,
@@ -189,50 +193,49 @@ class Estimator:
     # --- keeping fresh ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Keep fresh in the background, from now on until closed. Starting twice is harmless."""
+        """Keep estimates fresh in the background until closed. Starting twice is harmless."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self.keep_fresh(), name="qo-estimates")
 
     async def keep_fresh(self) -> None:
-        """Work out estimates every few seconds while somebody asks for them, until cancelled; else do nothing."""
-        while True:
-            await self._wanted.wait()
-            try:
-                if self._age() >= self._every_seconds / 2:  # else whoever asked was first
-                    await self.refresh()
-            except QoError as error:
-                log.warning("estimates cannot be worked out for now, trying again: %s", error)
-            except Exception:
-                # Whatever it was, it may not happen with the next line.
-                log.exception("estimates could not be worked out, trying again")
-            if self._clock() > self._wanted_until:
-                self._wanted.clear()
-            await asyncio.sleep(self._every_seconds)
+        """Work out estimates every few seconds while they are asked for, until cancelled."""
+        trouble = Trouble("estimates cannot be worked out for now", log)
+        await repeat(self._refresh_if_wanted, pause=lambda: self._every_seconds, trouble=trouble)
+
+    async def _refresh_if_wanted(self) -> None:
+        await self._wanted.wait()
+        if self._now() > self._wanted_until:
+            self._wanted.clear()
+        elif self._age() >= self._every_seconds / 2:  # else a caller has just refreshed them
+            await self.refresh()
 
     def _want(self) -> None:
-        self._wanted_until = self._clock() + WANTED_FOR_SECONDS
+        self._wanted_until = self._now() + WANTED_FOR_SECONDS
         self._wanted.set()
 
     def _age(self) -> float:
         # A clock that was set back must not keep an old forecast fresh.
-        return NEVER if self._forecast is None else abs(self._clock() - self._forecast.made_at)
+        return NEVER if self._forecast is None else abs(self._now() - self._forecast.made_at)
+
+    def _now(self) -> float:
+        return self._system.clock() / 1000
 
     async def refresh(self) -> None:
-        """Work out estimates now. All who call while that is under way wait for the same."""
+        """Work out estimates now. Callers at the same time share one refresh."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh(), name="qo-estimates")
         refreshing = self._refreshing
         try:
-            await asyncio.shield(refreshing)  # whoever gives up waiting must not take it from the others
+            await asyncio.shield(refreshing)  # a cancelled caller must not cancel it for the others
         except asyncio.CancelledError:
             me = asyncio.current_task()
             if refreshing.cancelled() and me is not None and not me.cancelling():
-                # It was given up, not who waits for it.
+                # The refresh was cancelled, not the caller.
                 raise StoreUnavailable("The queue is being closed; connect again.") from None
             raise
 
     async def close(self) -> None:
-        """Give up what is under way. To be called before the store is closed."""
+        """Cancel the refresh under way. To be called before the store is closed."""
         under_way = [task for task in (self._keeping, self._refreshing) if task is not None]
         for task in under_way:
             task.cancel()
@@ -243,13 +246,13 @@ class Estimator:
         situation = await self.read()
         await self._learn_from(await self._starts())
         await self._read_errors({job.task for job in situation.line})
-        self._forecast = await in_thread(self._work_out, situation)
+        self._forecast = await self._system.call_in_thread(self._work_out, situation)
 
     def _work_out(self, situation: Situation) -> Forecast:
-        """In a thread; one at a time."""
+        """Runs in a thread, one at a time."""
         self._learn_ranges()
         forecast = forecast_line(situation, self._settings)
-        # Whoever left the line without having started is forgotten.
+        # A job that left the line without having started is forgotten.
         promises = {job_id: promise for job_id, promise in self._promises.items() if job_id in forecast.ranks}
         if forecast.has_data:
             for job_id, rank in forecast.ranks.items():
@@ -267,27 +270,27 @@ class Estimator:
     # --- reading ----------------------------------------------------------------------------------------------
 
     async def read(self) -> Situation:
-        """What one replay needs, in a few reads: they need not fit together to the millisecond."""
+        """The input of one replay, in a few reads. They need not be of the same millisecond."""
         store = self._store
-        line = await store.line(limit=LOOK_AT_MOST)
+        line = await read_line(store, limit=LOOK_AT_MOST)
         leases, groups, workers = await asyncio.gather(store.leases(), store.groups(), store.workers())
         kinds = {(job.task, job.tier) for job in line} | {(lease.job.task, lease.job.tier) for lease in leases}
         names = {duration_of_task(task) for task, _ in kinds}
         names |= {duration_of_tier(tier) for _, tier in kinds if tier is not None}
         names |= {steady(name) for name in names}
         return Situation(
-            now=self._clock(),
+            now=self._now(),
             line=line,
             leases=leases,
             groups=groups,
             workers=workers,
-            means=await store.averages(sorted(names)),
+            means=(await store.observed(sorted(names))).averages,
         )
 
     async def _starts(self) -> dict[str, float]:
-        """When jobs have started since the last look, by the store's clock."""
+        """When each job started that has started since the last call, by the store's clock."""
         if self._cursor is None:
-            self._cursor = await self._store.newest_event()
+            self._cursor = (await self._store.events(None)).cursor
             return {}
         starts: dict[str, float] = {}
         while True:
@@ -301,7 +304,7 @@ class Estimator:
     # --- learning ---------------------------------------------------------------------------------------------
 
     async def _learn_from(self, starts: Mapping[str, float]) -> None:
-        """How wrong the first promises to those were that have started."""
+        """Record how wrong the first estimates of these started jobs were."""
         wrong: dict[str, list[float]] = defaultdict(list)
         for job_id, started_at in starts.items():
             promise = self._promises.pop(job_id, None)
@@ -317,16 +320,17 @@ class Estimator:
                     was_inside=promise.multipliers.low <= right <= promise.multipliers.high,
                     settings=self._settings.estimate,
                 )
-        await asyncio.gather(*(self._store.record_estimate_errors(task, found) for task, found in wrong.items()))
+        if wrong:
+            await self._store.observe(errors=wrong)
         for task in wrong:
             self._errors.pop(task, None)
 
     async def _read_errors(self, tasks: set[str]) -> None:
-        """Of the tasks in line; those of others are forgotten, and come back from the store when needed."""
+        """Read the errors of the tasks in line. Those of other tasks are forgotten and read again when needed."""
         self._errors = {task: errors for task, errors in self._errors.items() if task in tasks}
         unread = [task for task in tasks if task not in self._errors]
-        found = await asyncio.gather(*(self._store.estimate_errors(task) for task in unread))
-        self._errors.update(zip(unread, found, strict=True))
+        if unread:
+            self._errors.update((await self._store.observed(tasks=unread)).errors)
         self._ranges = {task: range_ for task, range_ in self._ranges.items() if task in tasks and task not in unread}
 
     def _learn_ranges(self) -> None:

@@ -1,4 +1,4 @@
-"""Following the store's events: one reader a process, whatever the number of watchers."""
+"""Following the store's events: one reader for each queue, however many watchers there are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 
-from qo.errors import StoreUnavailable
 from qo.event import Event
-from qo.runtime.positions import Watched
-from qo.store.base import Store
+from qo.loops.repeating import repeat
+from qo.loops.trouble import Trouble
+from qo.queue.positions import Watched
+from qo.store.contract import Store
 
 log = logging.getLogger("qo.feed")
 
@@ -19,18 +20,18 @@ PAGE = 1000
 
 
 class Reset:
-    """Told to a watcher whose cursor is older than what is kept: read the present state, then go on."""
+    """A watcher gets this when its cursor is older than the events that are kept. It has to read the present state."""
 
 
 RESET = Reset()
 
 
 Inbox = asyncio.Queue[Event | Reset | Watched]
-"""what a watcher has to look at, in order"""
+"""What a watcher has to look at, in order."""
 
 
 class Follower:
-    """Reads what the watchers of a process want to know, once for all of them."""
+    """Reads the events of all watched subjects together, and hands each to its watchers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -42,15 +43,15 @@ class Follower:
     async def follow(
         self, subject: str, *, after: int, inbox: Inbox | None = None
     ) -> AsyncGenerator[Event | Reset | Watched]:
-        """Every event of a subject after the cursor, each once, for as long as the caller listens.
+        """Yields every event of a subject after the cursor, each once, for as long as the caller listens.
 
-        Whatever else is put into an inbox that is given comes in between.
+        Other items that are put into a given `inbox` come in between.
         """
         inbox = asyncio.Queue() if inbox is None else inbox
         self._watchers.setdefault(subject, set()).add(inbox)
         try:
-            # From here on every new read looks for this subject. One that began earlier does not: what it
-            # passes over is found by the first read below, which therefore waits for it.
+            # From here on every new read looks for this subject. A read that began earlier does not: the events that
+            # it passes over are found by the first read below, which therefore waits for it.
             async with self._reading:
                 await self._start()
             while True:
@@ -77,7 +78,7 @@ class Follower:
 
     async def _start(self) -> None:
         if self._task is None or self._task.done():
-            self._cursor = await self._store.newest_event()
+            self._cursor = (await self._store.events(None)).cursor
             self._task = asyncio.create_task(self._read_on(), name="qo-feed")
 
     def _leave(self, subject: str, inbox: Inbox) -> None:
@@ -90,14 +91,14 @@ class Follower:
             self._task = None
 
     async def _read_on(self) -> None:
-        while True:
-            try:
-                await self._store.wait_for_events(self._cursor, timeout_seconds=WAIT_SECONDS)
-                async with self._reading:
-                    await self._read()
-            except StoreUnavailable as error:
-                log.warning("events cannot be followed for now, trying again: %s", error)
-                await asyncio.sleep(TRY_AGAIN_SECONDS)
+        trouble = Trouble("events cannot be followed for now", log)
+        await repeat(self._read_next, pause=lambda: 0.0, retry_seconds=TRY_AGAIN_SECONDS, trouble=trouble)
+
+    async def _read_next(self) -> None:
+        # This only waits: the subjects to look for may change meanwhile.
+        await self._store.events(self._cursor, limit=1, timeout_seconds=WAIT_SECONDS)
+        async with self._reading:
+            await self._read()
 
     async def _read(self) -> None:
         feed = await self._store.events(self._cursor, subjects=list(self._watchers), limit=PAGE)

@@ -1,31 +1,32 @@
-"""Positions of watched jobs, read once a tick for all watchers of a process, and only while somebody watches."""
+"""Positions of watched jobs, read once a tick for all watchers together, and only while a job is watched."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from qo.errors import QoError
 from qo.job import Estimate, Job
+from qo.loops.repeating import repeat
+from qo.loops.system import SYSTEM
+from qo.loops.trouble import Trouble
 from qo.policy.words import position_message
-from qo.store.base import Store
-from qo.store.values import Place
+from qo.store.contract import Store
+from qo.values import Place
 
 log = logging.getLogger("qo.positions")
 
 TICK_SECONDS = 1.0
-"""how often positions are read while a job in line is watched, so also how often a watcher hears of one at most"""
+"""How often positions are read while a job in line is watched, and so how often a watcher gets one at most."""
 
 Estimates = Callable[[Sequence[Job]], Awaitable[Sequence[Estimate | None]]]
 
 
 class News(msgspec.Struct, frozen=True):
-    """What a watcher is told of a job in line."""
+    """The place of a job in line, for its watcher."""
 
     place: Place
     message: str
@@ -37,19 +38,19 @@ class Inbox(Protocol):
 
 
 class Watched:
-    """One watcher's view of a job. It is put into the watcher's inbox when there is news, which `take_news` gives."""
+    """One watcher's view of a job. It is put into the watcher's inbox when there is news; `take_news` returns that."""
 
     def __init__(self, job_id: str, inbox: Inbox) -> None:
         self.job_id = job_id
         self.job: Job | None = None
-        """the job as it was read last; None: to be read before it is told of again"""
+        """The job as it was last read. None: it has to be read again before the next news."""
         self._inbox = inbox
         self._news: News | None = None
         self._told_position: int | None = None
         self._told_at = -float("inf")
 
     def is_due(self, position: int, now: float, every_seconds: float) -> bool:
-        """Whether the watcher has to be told now: the position changed, or the next tick would be too late."""
+        """Whether the watcher needs news now: the position changed, or the next tick would be too late."""
         return position != self._told_position or now + TICK_SECONDS > self._told_at + every_seconds
 
     def was_told(self, position: int | None, now: float) -> None:
@@ -66,13 +67,13 @@ class Watched:
         self._news = None
 
     def take_news(self) -> News | None:
-        """None: the job left the line after the news came."""
+        """Returns the newest news; None when the job has left the line since."""
         news, self._news = self._news, None
         return news
 
 
 class Positions:
-    """Tells watchers where their jobs stand: when that changed, and every few seconds. `clock` counts seconds."""
+    """Gives watchers the place of their job: when it changed, and every few seconds. `clock` counts seconds."""
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Positions:
         *,
         every_seconds: float,
         estimates: Estimates,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        clock: Callable[[], float] = SYSTEM.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._every_seconds = every_seconds
@@ -92,7 +93,7 @@ class Positions:
         self._ticking: asyncio.Task[None] | None = None
 
     def look_at(self, watched: Watched, job: Job | None = None, *, told: bool = False) -> None:
-        """From now on tell this watcher about its job. `job`: as it was just read; `told`: and shown to the watcher."""
+        """Give this watcher news from now on. `job`: as it was just read; `told`: the watcher knows its position."""
         watched.job = job
         if job is not None and told:
             watched.was_told(job.position, self._clock())
@@ -101,7 +102,7 @@ class Positions:
             self._ticking = asyncio.create_task(self._tick_on(), name="qo-positions")
 
     def look_away(self, watched: Watched) -> None:
-        """The job is not in line any more, or nobody watches it."""
+        """Give it no more news: the job has left the line, or the watcher has."""
         watched.drop_news()
         self._watched.discard(watched)
         if not self._watched and self._ticking is not None:
@@ -115,7 +116,7 @@ class Positions:
             self._ticking = None
 
     async def tick(self) -> None:
-        """Read the positions of all watched jobs once, and tell the watchers for whom it is time."""
+        """Read the positions of all watched jobs once, and give news to the watchers that need it."""
         places = await self._store.positions(sorted({watched.job_id for watched in self._watched}))
         now = self._clock()
         due = [
@@ -142,19 +143,8 @@ class Positions:
         return jobs
 
     async def _tick_on(self) -> None:
-        is_away = False
-        while True:
-            await self._sleep(TICK_SECONDS)
-            try:
-                await self.tick()
-                is_away = False
-            except QoError as error:
-                if not is_away:
-                    log.warning("positions cannot be told for now, trying again: %s", error)
-                is_away = True
-            except Exception:
-                # Whatever it was, it may not happen with the next positions.
-                log.exception("positions could not be told, trying again")
+        trouble = Trouble("positions cannot be told for now", log)
+        await repeat(self.tick, pause=lambda: TICK_SECONDS, trouble=trouble, sleep=self._sleep)
 
 
 def place_message(place: Place) -> str:

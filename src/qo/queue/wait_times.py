@@ -1,21 +1,21 @@
-"""WaitTimeEstimator: the base estimate of a tier, for those who know their position and workers themselves."""
+"""WaitTimeEstimator: the base estimate of a tier, for callers that know the position and the number of workers."""
 
 from __future__ import annotations
 
 from qo.errors import InvalidValue
 from qo.job import Estimate
 from qo.policy.admission import find_tier
-from qo.policy.estimate import base_estimate, duration_of_tier
-from qo.runtime.queue import Queue, check_queue
-from qo.runtime.waiting import average_duration
-from qo.store.check_value import check_number
-from qo.store.values import Average
+from qo.policy.checks import check_number
+from qo.policy.estimates.base import base_estimate, duration_of_tier
+from qo.queue.averages import average_duration
+from qo.queue.queue import Queue, check_queue
+from qo.values import Average
 
 
 class WaitTimeEstimator:
-    """On the averages that workers keep in the store when a job of a tier succeeds, and that `queue.estimate` uses.
+    """Uses the averages that workers keep in the store when a job of a tier succeeds, as `queue.estimate` does.
 
-    So a completion is recorded here only for work that qo did not run. A tier nobody configured is an `UnknownTier`.
+    So record a completion only for work that qo did not run. A tier that is not configured raises `UnknownTier`.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -24,7 +24,7 @@ class WaitTimeEstimator:
         self._settings = queue.settings
 
     async def record_completion(self, tier: str, duration_seconds: float) -> None:
-        """Move the tier's average by one run; the first moves it from the tier's first guess. Atomic."""
+        """Move the tier's average by one run, in one atomic step. The average starts from the tier's first guess."""
         first = find_tier(tier, self._settings.tiers).first_guess_secs
         if not _is_number(duration_seconds) or not 0 <= duration_seconds < float("inf"):
             raise InvalidValue(f"duration_seconds is {duration_seconds!r}; use seconds of 0 or more.")
@@ -34,7 +34,7 @@ class WaitTimeEstimator:
     async def estimate_with_confidence(self, tier: str, position: int, active_workers: int) -> Estimate:
         """`average x position / active workers` of the tier, with its range in words. No workers count as one.
 
-        Before any run of the tier was recorded it is a first guess, and says so.
+        Before any run of the tier was recorded, the estimate is a first guess and says so.
         """
         find_tier(tier, self._settings.tiers)
         check_number("position", position, 1)

@@ -1,38 +1,44 @@
-"""Watching a job: what happens to it as it happens, and while it waits in line, where it stands."""
+"""Watching a job: its events as they happen, and its position while it is in line."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from datetime import datetime
 
 import msgspec
 
 from qo.event import MOVED, POSITION, PRIORITY, Event
 from qo.job import ENDED, Job, State
 from qo.policy.confirming import message_now
-from qo.runtime.feed import Follower, Inbox, Reset
-from qo.runtime.positions import News, Positions, Watched
-from qo.spans import system_now
-from qo.store.base import Store
+from qo.queue.follower import Follower, Inbox, Reset
+from qo.queue.positions import News, Positions, Watched
+from qo.store.contract import Store
 
 PRESENT = "present"
-"""in the detail of the first event of a watch: it tells how things stand, not that they changed"""
+"""In the detail of the first event of a watch, which gives the present state and is no change."""
 STATES = frozenset(State)
 TO_BE_READ_AGAIN = frozenset({State.QUEUED.value, PRIORITY, MOVED})
-"""after these events a job is in line, or competes there for other groups"""
+"""After these events a job is in line, or competes there for other groups."""
 
 
 async def watch_job(
-    store: Store, follower: Follower, positions: Positions | None, job_id: str, *, after: int | None
+    store: Store,
+    follower: Follower,
+    positions: Positions | None,
+    job_id: str,
+    *,
+    after: int | None,
+    now: Callable[[], datetime],
 ) -> AsyncGenerator[Event]:
-    """What `Queue.watch` promises; without `positions`, what is in the feed and no more."""
-    # The cursor is older than the snapshot, so an event may tell what the snapshot already shows, but none
-    # can fall between them.
-    cursor = await store.newest_event() if after is None else after
+    """Yields the events that `Queue.watch` promises; without `positions`, only those of the feed."""
+    # The cursor is older than the snapshot, so an event may repeat what the snapshot shows, but no event can fall
+    # between them.
+    cursor = (await store.events(None)).cursor if after is None else after
     job = await store.job(job_id)
     if after is None:
-        yield _present(job, cursor)
+        yield _present(job, cursor, now())
     if job.state in ENDED and (after is None or not await _ended_after(store, job_id, after)):
         return
     inbox: Inbox = asyncio.Queue()
@@ -45,12 +51,12 @@ async def watch_job(
                 if isinstance(each, Watched):
                     news = each.take_news()
                     if news is not None:
-                        # With the id of the last event of the feed, behind which a resumed watch goes on.
-                        yield _position(job_id, cursor, news)
+                        # With the id of the last event of the feed, so that a resumed watch goes on behind that.
+                        yield _position(job_id, cursor, news, now())
                     continue
                 if isinstance(each, Reset):
-                    cursor = await store.newest_event()
-                    each = _present(await store.job(job_id), cursor)
+                    cursor = (await store.events(None)).cursor
+                    each = _present(await store.job(job_id), cursor, now())
                 cursor = each.id
                 if positions is not None:
                     _look(positions, watched, each)
@@ -74,16 +80,16 @@ async def _ended_after(store: Store, job_id: str, cursor: int) -> bool:
     return feed.reset or bool(feed.events)
 
 
-def _present(job: Job, cursor: int) -> Event:
+def _present(job: Job, cursor: int, now: datetime) -> Event:
     detail = {PRESENT: True, "status": job.status, "position": job.position, "message": message_now(job)}
-    return Event(id=cursor, at=system_now(), kind=job.state.value, subject=job.id, detail=detail)
+    return Event(id=cursor, at=now, kind=job.state.value, subject=job.id, detail=detail)
 
 
-def _position(job_id: str, cursor: int, news: News) -> Event:
+def _position(job_id: str, cursor: int, news: News, now: datetime) -> Event:
     detail = {
         "position": news.place.position,
         "position_original": news.place.original,
         "position_message": news.message,
         "estimate": None if news.estimate is None else msgspec.structs.asdict(news.estimate),
     }
-    return Event(id=cursor, at=system_now(), kind=POSITION, subject=job_id, detail=detail)
+    return Event(id=cursor, at=now, kind=POSITION, subject=job_id, detail=detail)

@@ -1,4 +1,4 @@
-"""Which keys there are, read off the types of the settings."""
+"""The paths of all keys, from the types of the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Path = tuple[str, ...]
 
 
 def is_known(path: Path, types: Any) -> bool:
-    """Whether a setting or a table of settings is there; in a table of names, any name is."""
+    """Whether this path is a setting or a table of settings. A table of names (limits, tiers) accepts any name."""
     here = types
     for key in path:
         if isinstance(here, inspect.StructType):
@@ -24,7 +24,7 @@ def is_known(path: Path, types: Any) -> bool:
 
 
 def known_paths(types: Any, path: Path = (), *, names_from: Path) -> Iterator[Path]:
-    """The path of every setting; in a table of names, of the name that the other path has in its place."""
+    """The path of every setting. A table of names takes its name from the same place of `names_from`."""
     if isinstance(types, inspect.StructType):
         for each in types.fields:
             yield from known_paths(each.type, (*path, each.encode_name), names_from=names_from)

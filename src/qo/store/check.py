@@ -1,40 +1,30 @@
-"""What a store refuses at its door, before anything is changed.
+"""What a store refuses before anything is changed: a check for each operation, with the operation's own parameters.
 
-Every function returns when its input is allowed and otherwise raises with one sentence: the field, its value,
-what is allowed. Stores call these first thing; the queue may call them too, so that one bad submission is
-told to its own caller and does not take down the batch it would have travelled in.
+A check returns when the input is allowed. Otherwise it raises with one sentence: the field, its value, what is allowed.
 
-A submit has some thirty microseconds in all, so each check is a comparison or two when the value is good, and
-the values' types, which msgspec does not look at when they are made in Python, are checked along the way.
+A submit has some thirty microseconds in all, so a check is a comparison or two when the value is good. It also looks at
+the types of the values, which msgspec does not do when they are made in Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
-from qo.errors import InvalidSubmit, InvalidValue, SubmitRefused
-from qo.job import State
-from qo.store.check_value import (
-    MAX_QUOTA_JITTER_MS,
+from qo.errors import InvalidValue
+from qo.policy.checks import (
     MAX_SPAN_MS,
     MAX_TIME_MS,
     check_average,
     check_by,
-    check_bytes,
-    check_closed,
     check_finite,
     check_group,
-    check_group_count,
     check_job_error,
     check_name,
     check_number,
-    check_outcome_state,
-    check_own_groups,
-    check_payload,
     check_priority,
-    check_result,
     check_source,
     check_standing,
     check_task,
@@ -42,71 +32,29 @@ from qo.store.check_value import (
     listed,
     shown,
 )
-from qo.store.values import (
+from qo.store.check_values import (
+    check_advance,
+    check_instance,
+    check_limits,
+    check_outcome,
+    check_registration,
+    check_submission,
+    check_ticket,
+)
+from qo.store.paging import Cursor
+from qo.values import (
     Advance,
     Average,
     Limit,
     Outcome,
-    Registration,
     Renewal,
     Source,
     Standing,
     Submission,
     Ticket,
+    Unlimited,
+    UpkeepRules,
 )
-
-
-def check_submission(submission: Submission) -> None:
-    try:
-        _check_submission(submission)
-    except SubmitRefused:
-        raise
-    except InvalidValue as error:
-        raise InvalidSubmit(str(error)) from None
-
-
-def _check_submission(submission: Submission) -> None:
-    check_name("id", submission.id)
-    check_task(submission.task)
-    check_payload(submission.payload)
-    if submission.priority is not None:
-        check_priority(submission.priority)
-    if submission.user is not None:
-        check_name("user", submission.user)
-    if submission.project is not None:
-        check_name("project", submission.project)
-    if submission.standing is not None:
-        check_standing(submission.standing)
-    if submission.parent is not None:
-        check_name("parent", submission.parent)
-    if submission.phase is not None:
-        check_number("phase", submission.phase, 1)
-        if submission.parent is None:
-            raise InvalidValue(
-                f"phase is {submission.phase} but parent is not given; name the parent, or leave phase out."
-            )
-    if submission.groups:
-        check_own_groups(submission.groups)
-    if submission.limits:
-        check_limits(submission.limits)
-    if submission.unique is not None:
-        check_name("unique", submission.unique)
-    if submission.run_at_ms is not None:
-        check_number("run_at_ms", submission.run_at_ms, 0, MAX_TIME_MS)
-    if submission.delay_ms is not None:
-        check_number("delay_ms", submission.delay_ms, 0, MAX_SPAN_MS)
-        if submission.run_at_ms is not None:
-            raise InvalidValue(
-                f"delay_ms is {submission.delay_ms} and run_at_ms is {submission.run_at_ms}; give one of the two."
-            )
-    if submission.cap is not None:
-        check_number("cap", submission.cap, 0)
-    if submission.timeout_ms is not None:
-        check_number("timeout_ms", submission.timeout_ms, 1, MAX_SPAN_MS)
-    check_number("quota_jitter_ms", submission.quota_jitter_ms, 0, MAX_QUOTA_JITTER_MS)
-    if submission.max_attempts is not None:
-        check_number("max_attempts", submission.max_attempts, 1)
-    check_by(submission.by)
 
 
 def check_claim(*, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str) -> None:
@@ -119,7 +67,7 @@ def check_claim(*, worker: str, tasks: Sequence[str], places: int, lease_ms: int
 
 
 def check_renewals(
-    renewals: Sequence[Renewal], *, worker: str | None, instance: str = "", tickets: Sequence[str]
+    renewals: Sequence[Renewal], *, worker: str | None = None, instance: str = "", tickets: Sequence[str] = ()
 ) -> None:
     for renewal in renewals:
         check_name("holder", renewal.holder)
@@ -131,41 +79,6 @@ def check_renewals(
     check_instance("instance", instance)
     for holder in listed("tickets", tickets):
         check_name("holder", holder)
-
-
-def check_advance(advance: Advance) -> None:
-    check_name("job_id", advance.job_id)
-    check_name("token", advance.token)
-    if advance.stage is not None:
-        check_name("stage", advance.stage)
-    if advance.progress is not None:
-        check_finite("progress.done", advance.progress.done)
-        if advance.progress.total is not None:
-            check_finite("progress.total", advance.progress.total)
-        check_text("progress.text", advance.progress.text)
-    check_bytes("checkpoint", advance.checkpoint)
-    if advance.iteration is not None:
-        check_number("iteration", advance.iteration, 0)
-    check_text("message", advance.message)
-
-
-def check_outcome(outcome: Outcome) -> None:
-    check_name("job_id", outcome.job_id)
-    check_name("token", outcome.token)
-    check_outcome_state(outcome.state)
-    if outcome.state is State.SCHEDULED and outcome.retry_after_ms is None:
-        raise InvalidValue("retry_after_ms is not given; the state scheduled needs the span until the next attempt.")
-    if outcome.retry_after_ms is not None:
-        check_number("retry_after_ms", outcome.retry_after_ms, 0, MAX_SPAN_MS)
-    if outcome.result is not None:
-        check_result(outcome.result)
-    if outcome.error is not None:
-        check_job_error(outcome.error)
-    check_text("message", outcome.message)
-    if outcome.closed:
-        check_closed(outcome.closed)
-    for average in outcome.averages:
-        check_average(average)
 
 
 def check_target(*, job_id: str | None, parent: str | None, by: str | None) -> None:
@@ -180,18 +93,27 @@ def check_target(*, job_id: str | None, parent: str | None, by: str | None) -> N
     check_by(by)
 
 
-def check_job(job_id: str, *, by: str | None) -> None:
+def check_job(job_id: str, *, by: str | None = None) -> None:
     """Which job a person decides about."""
     check_name("job_id", job_id)
     check_by(by)
 
 
-def check_cancel(*, job_id: str | None, parent: str | None, message: str | None, by: str | None) -> None:
+def check_set_priority(
+    priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None
+) -> None:
+    check_priority(priority)
+    check_target(job_id=job_id, parent=parent, by=by)
+
+
+def check_cancel(
+    *, job_id: str | None = None, parent: str | None = None, message: str | None = None, by: str | None = None
+) -> None:
     check_target(job_id=job_id, parent=parent, by=by)
     check_text("message", message)
 
 
-def check_move(job_id: str, *, before: str | None, after: str | None, by: str | None) -> None:
+def check_move(job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None) -> None:
     check_name("job_id", job_id)
     if (before is None) == (after is None):
         given = "neither" if before is None else "both"
@@ -203,33 +125,21 @@ def check_move(job_id: str, *, before: str | None, after: str | None, by: str | 
     check_by(by)
 
 
-def check_tier(user: str, standing: Standing, *, by: str | None) -> None:
+def check_tier(user: str, standing: Standing, *, by: str | None = None) -> None:
     check_name("user", user)
     check_standing(standing)
     check_by(by)
 
 
-def check_revoke(group: str, slot_id: int, *, by: str | None) -> None:
+def check_set_paused(group: str, paused: bool, *, by: str | None = None) -> None:
     check_group(group)
-    check_number("slot_id", slot_id, 0)
     check_by(by)
 
 
-def check_ticket(ticket: Ticket) -> None:
-    check_name("holder", ticket.holder)
-    groups = listed("groups", ticket.groups)
-    if not groups:
-        raise InvalidValue("groups is empty; name at least one group to take a slot in.")
-    check_group_count("groups", groups)
-    for group in groups:
-        check_group(group)
-    if len(set(groups)) < len(groups):
-        raise InvalidValue(f"groups is {shown(groups)}; name each once, a caller takes one slot in each.")
-    check_number("lease_ms", ticket.lease_ms, 1, MAX_SPAN_MS)
-    check_number("wait_ms", ticket.wait_ms, 0, MAX_SPAN_MS)
-    check_priority(ticket.priority)
-    if ticket.worker is not None:
-        check_name("worker", ticket.worker)
+def check_revoke(group: str, slot_id: int, *, force: bool = False, by: str | None = None) -> None:
+    check_group(group)
+    check_number("slot_id", slot_id, 0)
+    check_by(by)
 
 
 def check_release(holders: Sequence[tuple[str, str | None]]) -> None:
@@ -239,72 +149,36 @@ def check_release(holders: Sequence[tuple[str, str | None]]) -> None:
             check_name("token", token)
 
 
-def check_registration(registration: Registration) -> None:
-    check_name("name", registration.name)
-    check_instance("instance", registration.instance)
-    if registration.replaces is not None:
-        check_instance("replaces", registration.replaces)
-    named = set()
-    for task in registration.tasks:
-        check_task(task.name)
-        if task.name in named:
-            raise InvalidValue(f"tasks names {shown(task.name)} twice; give each task of a worker once.")
-        named.add(task.name)
-        check_own_groups(task.groups, of=task.name)
-        if task.limit is not None:
-            check_number("limit of task", task.limit, 0, of=task.name)
-        if task.max_attempts is not None:
-            check_number("max_attempts of task", task.max_attempts, 1, of=task.name)
-    # A worker that says goodbye has no tasks, and then its places mean nothing.
-    check_number("places", registration.places, 1 if named else 0)
-    check_limits(registration.limits, exactly=Source.CONFIGURATION)
-    check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)
-    check_number("lease_ms", registration.lease_ms, 1, MAX_SPAN_MS)
-    if registration.host is not None:
-        check_name("host", registration.host)
-    if registration.pid is not None:
-        check_number("pid", registration.pid, 0)
-
-
-def check_instance(field: str, instance: str) -> None:
-    """The id of one worker among all that ever had its name; empty for who makes none."""
-    if instance != "":
-        check_name(field, instance)
-
-
-def check_limits(limits: Sequence[Limit], *, exactly: Source | None = None) -> None:
-    if exactly is not None:
-        check_source(exactly)
+def check_set_limits(
+    limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None
+) -> None:
+    check_limits([limit for limit in limits if isinstance(limit, Limit)], exactly=exactly)
     for limit in limits:
-        check_group(limit.group)
-        check_number("limit of group", limit.slots, 0, of=limit.group)
-        check_source(limit.source)
-        if exactly is not None and limit.source != exactly:
-            raise InvalidValue(
-                f"limits has one of group {shown(limit.group)} from the source {limit.source.name.lower()}; "
-                f"here all of them come from the {exactly.name.lower()}."
-            )
-
-
-def check_removal(group: str, *, only: Source | None, by: str | None) -> None:
-    check_group(group)
-    if only is not None:
-        check_source(only)
+        if isinstance(limit, Unlimited):
+            check_group(limit.group)
+            if limit.only is not None:
+                check_source(limit.only)
     check_by(by)
 
 
-def check_upkeep(**numbers: int) -> None:
-    """Spans (`..._ms`) and counts that upkeep is called with; only what is kept may be 0."""
-    for field, value in numbers.items():
-        lowest = 0 if field.startswith("keep") else 1
-        check_number(field, value, lowest, MAX_SPAN_MS if field.endswith("_ms") else MAX_TIME_MS)
-
-
-def check_reminder_ages(ages_ms: Sequence[int]) -> None:
-    for age in ages_ms:
-        check_number("ages_ms", age, 0, MAX_SPAN_MS)
-    if list(ages_ms) != sorted(set(ages_ms)):
-        raise InvalidValue(f"ages_ms is {shown(ages_ms)}; give each age once, the shortest first.")
+def check_upkeep(rules: UpkeepRules) -> None:
+    if rules.aging_period_ms is not None:
+        check_number("aging_period_ms", rules.aging_period_ms, 1, MAX_SPAN_MS)
+    if rules.unconfirmed_after_ms is not None:
+        check_number("unconfirmed_after_ms", rules.unconfirmed_after_ms, 1, MAX_SPAN_MS)
+        if rules.unconfirmed_error is None:
+            raise InvalidValue("unconfirmed_error is not given; jobs that nobody confirms fail with it.")
+        check_job_error(rules.unconfirmed_error)
+    ages = rules.reminder_ages_ms
+    for age in ages:
+        check_number("reminder_ages_ms", age, 0, MAX_SPAN_MS)
+    if list(ages) != sorted(set(ages)):
+        raise InvalidValue(f"reminder_ages_ms is {shown(ages)}; give each age once, the shortest first.")
+    if rules.keep is not None:
+        check_number("keep.ms", rules.keep.ms, 0, MAX_SPAN_MS)
+        check_number("keep.jobs", rules.keep.jobs, 0, MAX_TIME_MS)
+        check_number("keep.events", rules.keep.events, 0, MAX_TIME_MS)
+        check_number("keep.audit", rules.keep.audit, 0, MAX_TIME_MS)
 
 
 def check_page(limit: int) -> None:
@@ -312,21 +186,60 @@ def check_page(limit: int) -> None:
     check_number("limit", limit, 1)
 
 
+def check_jobs(
+    *,
+    status: str | None = None,
+    user: str | None = None,
+    task: str | None = None,
+    parent: str | None = None,
+    limit: int = 100,
+    newest_first: bool = False,
+    after: str | None = None,
+) -> None:
+    check_page(limit)
+    Cursor.read(after)
+
+
+def check_line(*, limit: int, after: str | None = None) -> None:
+    check_number("limit", limit, 0)
+    Cursor.read(after)
+
+
+def check_audit(*, subject: str | None = None, limit: int = 100) -> None:
+    check_page(limit)
+
+
+def check_events(
+    after: int | None,
+    *,
+    kinds: Collection[str] | None = None,
+    subjects: Collection[str] | None = None,
+    limit: int = 1000,
+    timeout_seconds: float = 0,
+) -> None:
+    if after is not None:
+        check_cursor(after)
+    check_page(limit)
+
+
 def check_cursor(after: int) -> None:
     check_number("after", after, 0, 2**63 - 1)
 
 
-def check_observations(observations: Sequence[tuple[Average, float]]) -> None:
+def check_observe(
+    observations: Sequence[tuple[Average, float]] = (),
+    *,
+    errors: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    keep_errors: int = 500,
+) -> None:
     for average, value in observations:
         check_average(average)
         check_finite("value", value)
-
-
-def check_estimate_errors(task: str, ratios: Sequence[float], *, keep: int) -> None:
-    check_task(task)
-    for ratio in ratios:
-        check_finite("ratios", ratio)
-    check_number("keep", keep, 1)
+    for task, ratios in errors.items():
+        check_task(task)
+        for ratio in ratios:
+            check_finite("errors", ratio)
+    check_number("keep_errors", keep_errors, 1)
 
 
 def check_record(name: str, value: object, *, version: int) -> None:
@@ -336,3 +249,55 @@ def check_record(name: str, value: object, *, version: int) -> None:
         msgspec.json.encode(value)
     except (TypeError, ValueError, UnicodeError) as error:
         raise InvalidValue(f"value is {shown(value)}, which is not JSON ({error}); use what JSON can hold.") from None
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def check_submit(submissions: Sequence[Submission]) -> None:
+    for submission in submissions:
+        check_submission(submission)
+
+
+def check_advances(advances: Sequence[Advance]) -> None:
+    for advance in advances:
+        check_advance(advance)
+
+
+def check_finish(outcomes: Sequence[Outcome]) -> None:
+    for outcome in outcomes:
+        check_outcome(outcome)
+
+
+def check_acquire(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        check_ticket(ticket)
+
+
+CHECKS: Mapping[str, Callable[..., None]] = {
+    "submit": check_submit,
+    "claim": check_claim,
+    "renew": check_renewals,
+    "advance": check_advances,
+    "finish": check_finish,
+    "set_priority": check_set_priority,
+    "move": check_move,
+    "cancel": check_cancel,
+    "retry": check_job,
+    "confirm": check_job,
+    "set_tier": check_tier,
+    "set_limits": check_set_limits,
+    "set_paused": check_set_paused,
+    "revoke": check_revoke,
+    "acquire": check_acquire,
+    "release": check_release,
+    "register": check_registration,
+    "upkeep": check_upkeep,
+    "observe": check_observe,
+    "put_record": check_record,
+    "jobs": check_jobs,
+    "line": check_line,
+    "audit": check_audit,
+    "events": check_events,
+}
+"""The check of each operation, with the operation's own parameters. An operation that is missing takes any input."""

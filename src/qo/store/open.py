@@ -6,9 +6,9 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from qo.errors import SettingsError
-from qo.store.base import Store
+from qo.store.contract import Store
 from qo.store.namespaces import encoded_namespace
-from qo.store.values import Bounds
+from qo.values import Bounds
 
 ALLOWED = (
     "sqlite:///path/to/qo.db, memory://, redis://host:6379/0, rediss:// (with TLS), redis+sentinel://host/primary "
@@ -51,10 +51,12 @@ async def open_store(
         )
     from qo.store.sqlite import SQLiteStore
 
+    # The derived methods return a Coroutine, where pyright expects the CoroutineType of an `async def`.
     if url.rstrip("/") == "memory:" and url != "memory:":
-        return await SQLiteStore.open(":memory:", bounds=bounds)
+        return await SQLiteStore.open(":memory:", bounds=bounds)  # pyright: ignore[reportReturnType]
     path = _in_namespace(_path_in(url), namespace)
-    return await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits)
+    opened = await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits)
+    return opened  # pyright: ignore[reportReturnType]
 
 
 def url_of(path: Path) -> str:

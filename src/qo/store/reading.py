@@ -1,5 +1,7 @@
-"""The reading half of the contract: what every store can tell, without waiting for who writes."""
+"""The reading half of the contract. No operation here waits for one that writes."""
 
+# pyright: reportReturnType=false
+# Because the operations of a contract have a docstring and no body.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -7,12 +9,13 @@ from typing import Protocol
 
 from qo.event import AuditEntry, Feed
 from qo.job import Job
-from qo.store.values import (
+from qo.values import (
     Blockers,
     GroupStatus,
-    InLine,
+    JobsPage,
     Lease,
-    Mean,
+    LinePage,
+    Observed,
     ParentStatus,
     Place,
     Record,
@@ -27,11 +30,9 @@ class Reading(Protocol):
 
     async def job(self, job_id: str) -> Job:
         """One job with its position. Raises JobNotFound."""
-        ...
 
     async def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
         """A job's payload and checkpoint. Raises JobNotFound."""
-        ...
 
     async def jobs(
         self,
@@ -42,56 +43,47 @@ class Reading(Protocol):
         parent: str | None = None,
         limit: int = 100,
         newest_first: bool = False,
-    ) -> tuple[Job, ...]:
-        """Jobs in line in their order (with positions), then all others by submission; `status` by status or state.
-        `newest_first`: the others newest first."""
-        ...
+        after: str | None = None,
+    ) -> JobsPage:
+        """Jobs in line in their order, with positions, then all others by submission. `status` is a status or a state.
+        `newest_first`: the others newest first.
 
-    async def line(self, *, limit: int) -> tuple[InLine, ...]:
-        """The first `limit` jobs in line, in order, with only what they compete for: for whoever reads thousands.
-        Jobs further back cost nothing."""
-        ...
+        `after` is the `next` of the page before. A page ends at its `limit`, or when it has looked at `bounds.page`
+        rows. So it may return fewer jobs and still have a `next`, also when no job is left. Page by page, no job is
+        left out that stayed where it was, and none comes twice unless it moved or changed its state meanwhile.
+        """
+
+    async def line(self, *, limit: int, after: str | None = None) -> LinePage:
+        """Jobs in line, in order, with only what they compete for: for callers that read thousands. Jobs further back
+        cost nothing. Pages are as for `jobs`. With limit 0, only how many jobs there are."""
 
     async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
-        """The places of those of the given jobs that are in line: what their watchers ask for again and again.
+        """The places of those of the given jobs that are in line, for watchers that ask again and again.
 
-        It counts in indexes and reads no other job's row but those of jobs that a move gave their place.
+        It counts in indexes, and reads no other job's row except those of jobs that were moved.
         """
-        ...
-
-    async def waiting_count(self) -> int:
-        """How many jobs are in line."""
-        ...
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent and its jobs. Raises ParentNotFound."""
-        ...
 
-    async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
+    async def blockers(self, job_id: str) -> Blockers:
         """What stands between a job and its start. Raises JobNotFound."""
-        ...
 
-    # --- who holds what ---------------------------------------------------------------------------------------
+    # --- leases, groups, workers ------------------------------------------------------------------------------
 
     async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
         """Live leases on jobs, by token; payloads are left empty."""
-        ...
 
-    async def group(self, group: str) -> GroupStatus:
-        """A group as it is; one nobody has named is unlimited and empty."""
-        ...
+    async def groups(self, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
+        """The named groups as they are, with their slots; one that nobody has named is unlimited and empty. Without
+        names: all groups that have a limit, a pause, a closing time or holders, by name and without their slots."""
 
-    async def groups(self) -> tuple[GroupStatus, ...]:
-        """All groups that have a limit, a pause, a closing time or holders, by name; without their slots."""
-        ...
-
-    async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
+    async def workers(self) -> tuple[WorkerInfo, ...]:
         """The live workers, by name."""
-        ...
 
     # --- figures ----------------------------------------------------------------------------------------------
 
-    async def usage(self, user: str, *, now: int | None = None) -> UserUsage: ...
+    async def usage(self, user: str) -> UserUsage: ...
 
     async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
         """Figures by (name, minute); minute 0 holds what is older than the retention. Names:
@@ -100,54 +92,40 @@ class Reading(Protocol):
         of a retry, `ended:scheduled`) · rejected:<kind> · acquired:<kind>:<seconds> (slots taken in limited groups
         by jobs and callers, by the wait in whole seconds rounded up to a power of two, at most 65536; 0 for none)
         """
-        ...
 
     async def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-        """Newest first."""
-        ...
+        """The newest entries first."""
 
-    async def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
-        """Those that exist."""
-        ...
-
-    async def estimate_errors(self, task: str) -> tuple[float, ...]:
-        """Oldest first."""
-        ...
+    async def observed(self, names: Sequence[str] = (), *, tasks: Sequence[str] = ()) -> Observed:
+        """The averages of these names, as far as they exist, and how wrong the estimates of these tasks were."""
 
     # --- following --------------------------------------------------------------------------------------------
 
     async def events(
         self,
-        after: int,
+        after: int | None,
         *,
         kinds: Collection[str] | None = None,
         subjects: Collection[str] | None = None,
         limit: int = 1000,
+        timeout_seconds: float = 0,
     ) -> Feed:
-        """Events after a cursor, of these kinds and subjects. 0 is before the first; a cursor older than what is
-        kept is told `reset`. The new cursor is behind everything looked at, whether or not it was wanted.
+        """Events after a cursor, of these kinds and subjects. 0 is before the first event. For a cursor older than the
+        kept events the feed has `reset`. The new cursor is behind everything looked at, whether or not it was wanted.
+
+        None returns no events and the cursor behind everything that has happened. With a timeout, the call returns as
+        soon as there are events of any kind and subject after the cursor, or when the time is up.
         """
-        ...
-
-    async def newest_event(self) -> int:
-        """The cursor behind everything that has happened."""
-        ...
-
-    async def wait_for_events(self, after: int, *, timeout_seconds: float) -> bool:
-        """Return True as soon as there are events after the cursor, False when the time is up."""
-        ...
 
     def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
-        """SIGNALS after a cursor and as they happen, for as long as one listens: all that are about leases and tickets
-        of this worker. Those of others may be among them.
+        """SIGNALS after a cursor and as they happen: all that are about leases and tickets of this worker. Signals for
+        other workers may be among them.
 
-        The first feed tells what has happened already, which may be nothing; later ones come at once when there is
-        something to tell, and every few seconds, so that who has nothing left to listen for can leave.
+        The first feed has what has happened already, which may be nothing. Later ones come as soon as there is an
+        event, and every few seconds, so that a caller that has nothing left to listen for can stop.
         """
-        ...
 
     # --- service data -----------------------------------------------------------------------------------------
 
-    async def record(self, name: str) -> Record: ...
-
-    async def records(self, prefix: str) -> Mapping[str, Record]: ...
+    async def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
+        """The record of this name, if there is one; without a name, all whose name begins so, by name."""

@@ -1,4 +1,4 @@
-"""What a handler is given beside its data: its job, its slots, and ways to report and to save."""
+"""The context of a handler, which it gets beside its data: its job, its slots, ways to report and to save."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from qo.job import Job, Progress
 from qo.policy.admission import milliseconds
 from qo.policy.json_value import encode_json
 from qo.policy.stages import check_stage
-from qo.store.values import Advance, Lease
+from qo.values import Advance, Lease
 
 T = TypeVar("T")
 Report = Callable[[Advance], Awaitable[None]]
@@ -25,19 +25,19 @@ Extend = Callable[[int], Awaitable[datetime]]
 
 
 current_context: ContextVar[Context | None] = ContextVar("qo_context", default=None)
-"""of the job whose handler this is, in its task and in its thread"""
+"""The context of the job whose handler runs in this task or thread."""
 
 
 class ConfirmationNeeded(BaseException):
-    """The batch of iterations is used up. Not an `Exception`, so that no handler swallows it by accident."""
+    """The granted iterations are used up. Not an `Exception`, so that no handler swallows it by accident."""
 
 
 class IterationsUsedUp(Exception):
-    """Every batch of iterations is used up."""
+    """All iterations that the job may ever have are used up."""
 
 
 class Context:
-    """One run of a handler. `report` and `extend` raise `LeaseLost` when the job is no longer this worker's."""
+    """One run of a handler. `report` and `extend` raise `LeaseLost` when the worker has lost the lease of the job."""
 
     def __init__(self, lease: Lease, stages: tuple[str, ...], *, report: Report, extend: Extend) -> None:
         self._lease = lease
@@ -45,16 +45,16 @@ class Context:
         self.slots: Mapping[str, int] = lease.slots
         self.checkpoint: Any = None if lease.checkpoint is None else msgspec.json.decode(lease.checkpoint)
         self.cancelled: bool = False
-        """somebody wants the job to stop; a plain function looks at this from time to time"""
+        """The job is to stop. A plain function looks at this from time to time."""
         self.lost: bool = False
-        """the lease is gone: somebody else may be running this job by now, so stop"""
+        """The lease is lost: another worker may be running this job by now, so stop."""
         self.present_stage: str | None = None
         self._stages = stages
         self._iterations_begun = 0
         self._loop_of_iterations: Callable[[], AsyncGenerator[int, None] | None] = lambda: None
-        """the last one, while the handler has it"""
+        """Returns the last loop over iterations, as long as the handler keeps it."""
         self._iteration_is_fresh = False
-        """begun by `iterations()`, and its first stage not yet entered"""
+        """`iterations()` has begun an iteration whose first stage has not been entered yet."""
         self._report = report
         self._extend = extend
 
@@ -67,7 +67,7 @@ class Context:
         return self.job.attempts
 
     async def stage(self, name: str, message: str | None = None) -> None:
-        """Enter the next stage, or from the last the first, which begins another iteration."""
+        """Enter the next stage, or after the last one the first, which begins another iteration."""
         check_stage(self._stages, self.present_stage, name)
         iteration = None
         if name == self._stages[0] and not self._iteration_is_fresh:
@@ -77,7 +77,7 @@ class Context:
         self.present_stage = name
 
     async def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
-        """Tell how far the work has come."""
+        """Report how far the work has come."""
         await self._report(self._advance(progress=Progress(done, total, text)))
 
     async def save(self, checkpoint: Any) -> None:
@@ -86,11 +86,11 @@ class Context:
         self.checkpoint = checkpoint
 
     async def extend_lease(self, seconds: float | timedelta) -> datetime:
-        """Add to the end of the lease; heartbeats never shorten it. Answers the new end."""
+        """Move the end of the lease further out, and return the new end. Heartbeats never shorten it."""
         return await self._extend(milliseconds("seconds", seconds))
 
     def iterations(self) -> AsyncGenerator[int, None]:
-        """Count off iterations, over all runs of the job, until the handler stops asking for more.
+        """Number the iterations, over all runs of the job, until the handler leaves the loop.
 
         When the batch that the tier grants is used up, the job leaves the worker and waits for a person. One loop at
         a time: two would count the same iteration twice, so a second one raises `InvalidValue`.
@@ -115,7 +115,7 @@ class Context:
             yield number
 
     def _iteration_of_stages(self) -> int | None:
-        """The number of the cycle that the first stage begins; None when it only repeats one that broke off."""
+        """Return the number of the iteration that the first stage begins; None when it repeats one that broke off."""
         if self.present_stage is None and self._iterations() > 0:
             return None
         number = self._iterations() + 1
@@ -138,7 +138,7 @@ class Context:
 
 
 class ThreadContext:
-    """The same for a plain function in a thread: the same names, blocking."""
+    """The context of a plain function in a thread: the same names, blocking."""
 
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context

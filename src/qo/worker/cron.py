@@ -10,19 +10,20 @@ from typing import Any
 import msgspec
 
 from qo.errors import InvalidValue, QoError
+from qo.loops.repeating import repeat
+from qo.loops.trouble import Trouble
+from qo.policy.checks import MAX_NAME_CHARACTERS, check_name, check_task
 from qo.policy.json_value import encode_json
-from qo.runtime.queue import Queue
-from qo.runtime.store_time import StoreTime
-from qo.spans import system_now
-from qo.store.check_value import MAX_NAME_CHARACTERS, check_name, check_task
+from qo.queue.queue import Queue
+from qo.worker.store_time import StoreTime
 
 log = logging.getLogger("qo.cron")
 
 FIELDS = 5
 LONGEST_NAME = MAX_NAME_CHARACTERS - len("cron:@2026-01-01T00:00Z")
-"""so that the id of a tick's job is an id"""
+"""The id of a tick's job has to be a valid id."""
 SLEEP_AT_MOST_SECONDS = 10.0
-"""how late it is noticed that the store's clock was set forward"""
+"""How late a jump of the store's clock is noticed at most."""
 
 
 class CronEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +42,8 @@ class CronEntry(msgspec.Struct, frozen=True, kw_only=True):
         return f"cron:{self.name}@{tick:%Y-%m-%dT%H:%MZ}"
 
 
-def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> CronEntry:
-    """Raises `InvalidValue` for an expression that is none, or that never fires."""
+def define_entry(expression: str, task: str, data: Any, *, name: str | None, now: datetime) -> CronEntry:
+    """Raises `InvalidValue` for an expression that cannot be read or never fires."""
     from cronsim import CronSimError
 
     check_task(task)
@@ -51,8 +52,8 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> 
     check_name("name", entry.name, longest=LONGEST_NAME)
     try:
         if not isinstance(expression, str) or len(expression.split()) != FIELDS:
-            raise CronSimError  # one field more would be seconds, which nobody looks at
-        entry.tick_after(system_now())
+            raise CronSimError  # a sixth field would be seconds, which qo does not support
+        entry.tick_after(now)
     except (CronSimError, StopIteration) as error:
         raise InvalidValue(
             f"The cron expression of {entry.name!r} is {expression!r}; use five fields such as '0 3 * * *' "
@@ -62,13 +63,18 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None) -> 
 
 
 async def fire(entry: CronEntry, queue: Queue, store_time: StoreTime) -> None:
-    """Submit the job of every tick, until cancelled. Ticks while nobody ran are left out."""
+    """Submit the job of every tick, until cancelled. Ticks that pass while no worker runs are left out."""
     seen = store_time.now()
-    while True:
+
+    async def submit_next() -> None:
+        nonlocal seen
         tick = entry.tick_after(seen)
         await _sleep_until(tick, store_time)
-        await submit_tick(entry, tick, queue)
         seen = tick
+        await submit_tick(entry, tick, queue)
+
+    trouble = Trouble(f"cron entry {entry.name} could not be submitted", log)
+    await repeat(submit_next, pause=lambda: 0.0, trouble=trouble, retry_seconds=SLEEP_AT_MOST_SECONDS)
 
 
 async def _sleep_until(tick: datetime, store_time: StoreTime) -> None:
@@ -77,7 +83,7 @@ async def _sleep_until(tick: datetime, store_time: StoreTime) -> None:
 
 
 async def submit_tick(entry: CronEntry, tick: datetime, queue: Queue) -> None:
-    """The tick is the job's time, so that the store's clock decides when it is due, whatever this process believes."""
+    """Submit a job for this tick. The tick is its `run_at`, so the store's clock decides when it is due."""
     try:
         await queue.submit(entry.task, entry.data, id=entry.job_id(tick), run_at=tick, by=f"cron:{entry.name}")
     except QoError as error:

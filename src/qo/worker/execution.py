@@ -11,27 +11,27 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from qo import chance
 from qo.errors import Fail, InvalidTransition, InvalidValue, LeaseLost, Retry
 from qo.job import JobError, State
 from qo.policy.confirming import question
-from qo.policy.estimate import duration_of_task, duration_of_tier
+from qo.policy.estimates.base import duration_of_task, duration_of_tier
+from qo.policy.estimates.replay import STEADY_WEIGHT, steady
 from qo.policy.json_value import encode_json
-from qo.policy.replay import STEADY_WEIGHT, steady
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
-from qo.runtime.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
-from qo.runtime.failure import report_failure, report_request
-from qo.runtime.task import PayloadMismatch, Task
 from qo.settings import Settings
-from qo.store.check import check_advance, check_outcome
-from qo.store.values import Advance, Average, Held, Lease, Outcome, Renewal, Renewed
+from qo.spans import whole_ms
+from qo.store.check_values import check_advance, check_outcome
+from qo.values import Advance, Average, Held, Lease, Outcome, Renewal, Renewed
+from qo.worker.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
+from qo.worker.failure import report_failure, report_request
+from qo.worker.task import PayloadMismatch, Task
 
 log = logging.getLogger("qo.worker")
 
 
 class Interruption(Enum):
-    """Why a handler was told to stop before it was done."""
+    """Why a handler is to stop before it is done."""
 
     CANCELLED = "cancelled"
     TIMED_OUT = "timed out"
@@ -40,11 +40,14 @@ class Interruption(Enum):
 
 
 class UnusableResult(Exception):
-    """What a handler returned cannot be kept as JSON."""
+    """The result of a handler cannot be kept as JSON."""
 
 
 class Execution:
-    """`ended` is called once, in the event loop, with the outcome; None when there is nothing to tell any more."""
+    """The run of one job. It begins when this is made, and ends with one call of `ended` in the event loop.
+
+    `ended` gets the outcome, or None when the lease is lost and no outcome counts any more.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Execution:
         task: Task,
         settings: Settings,
         *,
+        draw: Callable[[], float],
         advance: Callable[[Advance], Awaitable[Held]],
         renew: Callable[[Sequence[Renewal]], Awaitable[Renewed]],
         ended: Callable[[Execution, Outcome | None], None],
@@ -59,12 +63,13 @@ class Execution:
         self.lease = lease
         self.task = task
         self.begun = False
-        """its handler has been called"""
+        """The handler has been called."""
         self.reported = False
-        """the store knows that it runs"""
+        """The store knows that the job runs."""
         self._reports_under_way = 0
         self.context = Context(lease, task.stages, report=self._report, extend=self._extend)
         self._settings = settings
+        self._draw = draw
         self._send_advance = advance
         self._send_renewals = renew
         self._ended = ended
@@ -77,11 +82,11 @@ class Execution:
     # --- from outside -----------------------------------------------------------------------------------------
 
     def has_news(self) -> bool:
-        """It runs, and the store does not know."""
+        """Return whether the job runs and the store does not know."""
         return self.begun and not (self.reported or self._reports_under_way or self.has_ended)
 
     def interrupt(self, reason: Interruption, *, patience_seconds: float | None = None) -> None:
-        """Tell the handler to stop. One that does not listen is given up, by default after the grace period."""
+        """Ask the handler to stop. It is given up after `patience_seconds`, by default after the grace period."""
         if self.has_ended or (self._interruption is not None and reason is not Interruption.STOPPED):
             return
         reason = self._interruption or reason
@@ -93,12 +98,12 @@ class Execution:
         self._set_timer(grace if patience_seconds is None else patience_seconds, self.give_up)
 
     def flag(self, reason: Interruption) -> None:
-        """Let a function in a thread see it. May be called from any thread."""
+        """Set the flag that a handler in a thread looks at. May be called from any thread."""
         self.context.cancelled |= reason in (Interruption.CANCELLED, Interruption.TIMED_OUT)
         self.context.lost |= reason is Interruption.LOST
 
     def give_up(self) -> None:
-        """Stop waiting for a handler that does not listen. What it still does is beyond anybody's control."""
+        """Stop waiting for a handler that does not end. It may go on, but its result no longer counts."""
         if not self.has_ended:
             log.warning("%s %s goes on although it was told to stop; its result will not count", *self._name())
             self._end(self._interrupted())
@@ -110,7 +115,7 @@ class Execution:
         try:
             outcome = await self._outcome()
         except BaseException as error:
-            # A handler may raise anything, and whatever it is, it ends this job and not the worker.
+            # A handler may raise anything, and every error ends this job, never the worker.
             outcome = self._failed(error)
         self._end(outcome)
 
@@ -122,7 +127,7 @@ class Execution:
         self.begun = True
         result = await self._call(data)
         if self._interruption not in (None, Interruption.STOPPED):
-            raise asyncio.CancelledError  # it was told to stop, so what it returned is not a result
+            raise asyncio.CancelledError  # it returned because it was interrupted, so this is no result
         check_may_return(self.task.stages, self.context.present_stage)
         return self._outcome_of(State.SUCCEEDED, result=_encoded(result, self._settings), averages=self._averages())
 
@@ -133,10 +138,8 @@ class Execution:
         return await self._call_in_thread(data)
 
     async def _call_in_thread(self, data: Any) -> Any:
-        """Run a plain function in a thread of its own.
-
-        A daemon thread, because one that never returns must not keep a stopped worker's process alive.
-        """
+        """Run a plain function in a thread of its own: a daemon, because a handler that never returns must not keep the
+        process of a stopped worker alive."""
         returned: asyncio.Future[tuple[Any, BaseException | None]] = self._loop.create_future()
         arguments = self.task.arguments(data, ThreadContext(self.context, self._loop))
         surroundings = contextvars.copy_context()
@@ -150,7 +153,7 @@ class Execution:
             try:
                 result = surroundings.run(self.task.handler, *arguments)
             except BaseException as raised:
-                # Carried over as a value: some, such as StopIteration, cannot be set on a future.
+                # Passed on as a value: some errors, such as StopIteration, cannot be set on a future.
                 error = raised
             try:
                 self._loop.call_soon_threadsafe(settle, result, error)
@@ -187,15 +190,15 @@ class Execution:
             case ConfirmationNeeded():
                 return self._outcome_of(State.CONFIRMING, message=question(self.lease.job) or "Continue?")
             case Retry():
-                after_ms = None if error.after is None else round(error.after.total_seconds() * 1000)
-                told = self._report_request(error, "asked to be tried again", logging.INFO)
-                return self._try_again(told, after_ms=after_ms)
+                after_ms = None if error.after is None else whole_ms(error.after)
+                shown = self._report_request(error, "asked to be tried again", logging.INFO)
+                return self._try_again(shown, after_ms=after_ms)
             case Fail() | IterationsUsedUp():
-                told = self._report_request(error, "failed", logging.WARNING, message=str(error))
-                return self._outcome_of(State.FAILED, error=told)
+                shown = self._report_request(error, "failed", logging.WARNING, message=str(error))
+                return self._outcome_of(State.FAILED, error=shown)
             case PayloadMismatch() | UnusableResult() | InvalidTransition():
-                told = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
-                return self._outcome_of(State.FAILED, error=told)
+                shown = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
+                return self._outcome_of(State.FAILED, error=shown)
             case _:
                 return self._try_again(report_failure(error, self.lease.job, self.lease.payload))
 
@@ -208,8 +211,8 @@ class Execution:
             case Interruption.TIMED_OUT:
                 return self._try_again(self._timeout_error())
             case _:
-                # Somebody else may be running this job by now. Its outcome is theirs to record; ours is
-                # dropped, which is why handlers must be safe to run twice.
+                # Another worker may run this job by now and will record its outcome. Ours is dropped, which is why
+                # handlers must be safe to run twice.
                 return None
 
     def _report_request(self, error: BaseException, request: str, level: int, message: str | None = None) -> JobError:
@@ -217,7 +220,7 @@ class Execution:
 
     def _try_again(self, error: JobError, *, after_ms: int | None = None) -> Outcome:
         if after_ms is None:
-            after_ms = retry_delay_ms(self.lease.job.attempts, self._settings.retries, drawn=chance.draw())
+            after_ms = retry_delay_ms(self.lease.job.attempts, self._settings.retries, drawn=self._draw())
         return self._outcome_of(State.SCHEDULED, error=error, retry_after_ms=after_ms)
 
     def _timeout_error(self) -> JobError:
@@ -245,7 +248,7 @@ class Execution:
     # --- to the store -----------------------------------------------------------------------------------------
 
     async def _report(self, advance: Advance) -> None:
-        check_advance(advance)  # here, because it is sent together with those of other jobs
+        check_advance(advance)  # here, because one call carries the reports of several jobs
         self._reports_under_way += 1
         try:
             held = await self._send_advance(advance)
@@ -273,12 +276,12 @@ class Execution:
 
 
 def storable(outcome: Outcome) -> Outcome:
-    """The outcome, or a failure in its stead where the store would refuse it."""
+    """Return the outcome, or a failure in its stead where the store would refuse it."""
     try:
         check_outcome(outcome)
     except InvalidValue as error:
-        told = JobError(message=f"The outcome of the run cannot be stored: {error}")
-        return Outcome(job_id=outcome.job_id, token=outcome.token, state=State.FAILED, error=told)
+        refused = JobError(message=f"The outcome of the run cannot be stored: {error}")
+        return Outcome(job_id=outcome.job_id, token=outcome.token, state=State.FAILED, error=refused)
     return outcome
 
 

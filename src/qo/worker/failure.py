@@ -1,4 +1,4 @@
-"""What is told of a failure: a friendly sentence and a redacted detail to users, everything to the log."""
+"""Reporting a failure: users see a friendly sentence and a redacted detail, the log has everything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from qo.ids import new_debug_id
 from qo.job import Job, JobError
-from qo.policy.redact import redact, secret_values
+from qo.policy.redact.redact import redact, secret_values
 
 log = logging.getLogger("qo.worker")
 
@@ -22,7 +22,7 @@ CAUSES_SHOWN = 5
 
 
 def report_failure(error: BaseException, job: Job, payload: bytes, *, message: str | None = None) -> JobError:
-    """Log everything under a new debug id, and answer with what a user may see.
+    """Log everything under a new debug id, and return the error that a user may see.
 
     `message` is a sentence meant for the user; without one they read that something went wrong.
     """
@@ -34,7 +34,7 @@ def report_failure(error: BaseException, job: Job, payload: bytes, *, message: s
 def report_request(
     error: BaseException, job: Job, payload: bytes, *, request: str, level: int, message: str | None = None
 ) -> JobError:
-    """The same for what a handler asked for on purpose: a line in the log, and the traceback only when debugging."""
+    """The same for an error that a handler raised on purpose: one line in the log, and a traceback at level DEBUG."""
     debug_id = new_debug_id()
     _, *causes = _chain(error)
     because = f" (because of {'; '.join(causes)})" if causes else ""
@@ -55,13 +55,13 @@ def _shown(error: BaseException, job: Job, payload: bytes, *, message: str | Non
 
 
 def _visible(text: str, characters: int, secrets: frozenset[str]) -> str:
-    # Redacted before it is cut, because of a secret that is cut in two both halves would stay. The first cut only
-    # bounds the work: where it was made is never shown.
+    # Redacted before it is cut: the halves of a secret that is cut in two would not be recognised. The first cut only
+    # bounds the work, and the text around it is never shown.
     return _cut(redact(_storable(_cut(text, REDACTED_CHARACTERS)), secrets=secrets), characters)
 
 
 def _chain(error: BaseException) -> list[str]:
-    """The error and what led to it, each as type and text: no frames, no locals, no source."""
+    """Return the error and its causes, each as type and text: no frames, no locals, no source."""
     lines: list[str] = []
     pending = [error]
     while pending and len(lines) < CAUSES_SHOWN:
@@ -79,7 +79,7 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        # The handler's own class failed to describe itself; its type is all that can be told.
+        # The handler's own class failed to describe itself; only its type is known.
         return "(its text cannot be read)"
 
 
@@ -102,13 +102,13 @@ def _storable(text: str) -> str:
 
 
 _seen: tuple[dict[str, str], frozenset[str]] = ({}, frozenset())
-"""an environment and the secrets found until then, replaced together because several threads report failures"""
+"""The last environment, and all secrets found so far. Replaced together, because several threads report failures."""
 
 
 def _secrets_of_environment() -> frozenset[str]:
-    """Those of the present environment and of earlier ones in which a failure was reported.
+    """Return the secrets of the present environment, and of earlier ones in which a failure was reported.
 
-    Looking for secrets takes ten times as long as comparing, so it is done only after a change.
+    Searching for secrets takes ten times as long as comparing environments, so it is done only after a change.
     """
     global _seen
     seen, secrets = _seen
@@ -123,5 +123,5 @@ def _secrets_of_payload(payload: bytes) -> frozenset[str]:
     try:
         data = msgspec.json.decode(payload)
     except msgspec.DecodeError:
-        return frozenset()  # no JSON, which may be why the job failed
+        return frozenset()  # not JSON, which may be why the job failed
     return secret_values(data) if isinstance(data, dict) else secret_values({"data": data})

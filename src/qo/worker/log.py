@@ -1,4 +1,4 @@
-"""What a worker says in its log of the jobs it runs."""
+"""The lines that a worker logs about its jobs, its name and its limits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 
 from qo.job import State
 from qo.policy.words import short_span
-from qo.store.values import Finished, Lease, LimitChange, Outcome, WorkerInfo
+from qo.values import Finished, Lease, LimitChange, Outcome, WorkerInfo
 
 log = logging.getLogger("qo.worker")
 
 
 def log_start(lease: Lease) -> None:
-    """Not where it stood at the end, which a store would have to count its line for."""
+    """Log a start. The last position in line is left out: the store would have to count for it."""
     job = lease.job
     about = [f"priority {job.priority}"]
     if job.position_original is not None:
@@ -25,14 +25,14 @@ def log_start(lease: Lease) -> None:
 
 
 def log_end(task: str, outcome: Outcome, finished: Finished) -> None:
-    """Tell what the store made of an outcome, which may be something else than the worker proposed."""
+    """Log how the run ended. The store may have decided otherwise than the worker proposed."""
     if finished.lost:
         log.warning("the result of %s %s was refused: its lease %s was given away", task, outcome.job_id, outcome.token)
     elif log.isEnabledFor(logging.INFO):
-        log.info("%s %s: %s", task, outcome.job_id, _end_told(outcome, finished))
+        log.info("%s %s: %s", task, outcome.job_id, _end_in_words(outcome, finished))
 
 
-def _end_told(outcome: Outcome, finished: Finished) -> str:
+def _end_in_words(outcome: Outcome, finished: Finished) -> str:
     match finished.state:
         case State.QUEUED:
             return "handed back to its place"

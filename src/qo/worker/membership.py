@@ -5,7 +5,6 @@ A name belongs to one live worker at a time. A worker that finds its own taken g
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import socket
@@ -13,36 +12,40 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from qo.runtime.store_time import StoreTime
-from qo.runtime.worker_log import log_taken_name
-from qo.store.base import Store
-from qo.store.check_value import MAX_NAME_CHARACTERS
-from qo.store.values import Held, Registered, Registration, Renewal, WorkerInfo
+from qo.loops.system import SYSTEM, System
+from qo.loops.timing import to_its_end
+from qo.policy.checks import MAX_NAME_CHARACTERS
+from qo.store.contract import Store
+from qo.values import Held, Registered, Registration, Renewal, WorkerInfo
+from qo.worker.log import log_taken_name
+from qo.worker.store_time import StoreTime
 
 _running_here: set[str] = set()
-"""instances of the workers that run in this process"""
+"""The instances of the workers that run in this process."""
 
 
 class Membership:
     """`join` and `leave` are called by the worker, `renew` and `join_again` by its heartbeat in between."""
 
-    def __init__(self, store: Store, wanted: Registration, *, joined: Callable[[Registered], None]) -> None:
+    def __init__(
+        self, store: Store, wanted: Registration, *, joined: Callable[[Registered], None], system: System = SYSTEM
+    ) -> None:
         """Calls `joined` with the store's answer to each registration. A worker without tasks registers nothing."""
         self._store = store
         self._wanted = wanted
         self._joined = joined
         self.name = wanted.name
-        """The name that it has. It differs from the wanted one while another live worker has that."""
+        """The worker's name. It differs from the wanted one while another live worker has that."""
         self.lifetime_ms = wanted.lifetime_ms
         self.is_lost = False
         """The last renewal found that the worker is not registered."""
-        self._store_time = StoreTime()
+        self._store_time = StoreTime(monotonic=system.monotonic)
 
     async def join(self) -> StoreTime:
-        """Register under the wanted name, or that name with the next free number. A worker whose process has ended on
-        this host gives its name up.
+        """Register under the wanted name, or under that name with the next free number. Replaces a worker of that name
+        whose process has ended on this host.
 
-        Answers the store's time, which every later answer keeps right.
+        Returns the store's time, which every later answer of the store corrects.
         """
         _running_here.add(self._wanted.instance)
         try:
@@ -53,17 +56,12 @@ class Membership:
         return self._store_time
 
     async def join_again(self) -> None:
-        """Register anew, under the same name where it is free. It replaces nobody: two workers that each take the other
-        for dead would do so in turns.
+        """Register anew, under the same name where it is free. Replaces nobody: two workers that each take the other
+        for dead would replace each other in turns.
 
-        A cancellation takes effect when the store has answered, so that the worker's goodbye cannot overtake this.
+        A cancellation takes effect when the store has answered, so that `leave` cannot overtake this registration.
         """
-        registering = asyncio.ensure_future(self._take_a_name(replace_dead=False))
-        try:
-            await asyncio.shield(registering)
-        except asyncio.CancelledError:
-            await asyncio.wait([registering])
-            raise
+        await to_its_end(self._take_a_name(replace_dead=False))
         self.is_lost = False
 
     async def leave(self) -> None:
@@ -71,7 +69,7 @@ class Membership:
         await self._register(self.name, tasks=())
 
     async def renew(self, renewals: Sequence[Renewal]) -> Sequence[Held]:
-        """Renew leases, and the registration with them; answers those of the leases."""
+        """Renew these leases together with the registration. Returns the store's answers for the leases."""
         registered = self.name if self._wanted.tasks else None
         renewed = await self._store.renew(renewals, worker=registered, instance=self._wanted.instance)
         self._store_time.learn(renewed.now_ms)
@@ -80,7 +78,7 @@ class Membership:
 
     async def _take_a_name(self, *, replace_dead: bool) -> None:
         if not self._wanted.tasks:
-            await self.renew(())  # tells the time, too
+            await self.renew(())  # its answer has the store's time
             return
         taken_by: WorkerInfo | None = None
         for name in self._names():
@@ -89,14 +87,14 @@ class Membership:
                 answer = await self._register(name, replaces=answer.namesake.instance)
             if answer.namesake is None:
                 self.name = name
-                break
+                if taken_by is not None:
+                    log_taken_name(taken_by, name)
+                self._joined(answer)
+                return
             taken_by = taken_by or answer.namesake
-        if taken_by is not None:
-            log_taken_name(taken_by, self.name)
-        self._joined(answer)
 
     def _names(self) -> Iterator[str]:
-        """The one it has, then the wanted one, then `wanted-2`, `wanted-3`, … as long as nobody stops."""
+        """Yields the present name, then the wanted one, then `wanted-2`, `wanted-3`, … without end."""
         wanted = self._wanted.name
         yield self.name
         if self.name != wanted:
@@ -113,16 +111,16 @@ class Membership:
 
 
 def _has_ended(worker: WorkerInfo) -> bool:
-    """Whether its process has ended. Only known of this host, and not on Windows."""
+    """Whether the worker's process has ended. False where that is not known: on another host, and on Windows."""
     if worker.pid is None or worker.host != socket.gethostname() or os.name != "posix":
         return False
     if worker.pid == os.getpid():
         # In a container that was started again, the new process often has the number of the old one.
         return worker.instance not in _running_here
     try:
-        os.kill(worker.pid, 0)  # sends nothing, and fails where there is no such process
+        os.kill(worker.pid, 0)  # sends no signal, and fails if there is no such process
     except ProcessLookupError:
         return True
     except OSError:
-        return False  # it is there, and is somebody else's
+        return False  # the process exists and belongs to another user
     return False

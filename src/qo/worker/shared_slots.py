@@ -1,23 +1,25 @@
 """Groups whose slots are kept in a bucket, for workers whose queues live elsewhere: many machines, one API quota.
 
-A worker takes the slots after its claim. Where one is not to be had, the job goes back to its place without an attempt
-spent, and its group is closed in this queue for a moment: others go on, and nobody spins.
+A worker takes the slots after its claim. Where a group is full, the job goes back to its place without an attempt
+spent, and the group is closed in this queue for a moment: other jobs go on, and no worker polls hard.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from qo import chance
-from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
+from qo.errors import InvalidValue, SettingsError, StoreUnavailable
 from qo.ids import new_id
 from qo.job import Job
-from qo.runtime.timing import within
-from qo.runtime.trouble import Trouble
+from qo.loops.repeating import repeat
+from qo.loops.timing import within
+from qo.loops.trouble import Trouble
 from qo.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,14 +33,25 @@ LOOKS_PER_LEASE = 30
 LOOK_AGAIN_SECONDS = 1.0
 HOLDER_CHARACTERS = 100
 START_SECONDS = 5.0
-"""How long the start of a worker waits for the bucket. After that it begins without, and tries again."""
+"""How long the start of a worker waits for the bucket. Then it begins without it, and tries again later."""
 
 Held = dict[str, tuple[int, str]]
-"""by group: the number of the slot, and the name it is held under"""
+"""By group, the number of the slot and the holder's name."""
+
+
+@asynccontextmanager
+async def sharing_slots(settings: Settings, *, worker: str) -> AsyncIterator[SharedSlots | None]:
+    """Yield the slots that a worker shares through a bucket, None where its settings name no group, and close them."""
+    shared = await SharedSlots.open(settings, worker=worker)
+    try:
+        yield shared
+    finally:
+        if shared is not None:
+            await shared.close()
 
 
 class SharedSlots:
-    """`wanted`, `take` and `give_back` are called in the worker's loop, `keep` in that of its heartbeat."""
+    """The heartbeat calls `keep` in its own event loop; all else belongs to the worker's."""
 
     def __init__(
         self,
@@ -48,7 +61,7 @@ class SharedSlots:
         worker: str,
         lease_seconds: float,
     ) -> None:
-        """`open_bucket` is called until it succeeds; `groups` with the limit of each, None where the bucket has one."""
+        """Calls `open_bucket` until it succeeds. `groups` has each group's limit, None where the bucket has one."""
         self._open_bucket = open_bucket
         self._opening = asyncio.Lock()
         self._bucket: BucketSlots | None = None
@@ -56,16 +69,17 @@ class SharedSlots:
         self.worker = worker
         self._lease_seconds = lease_seconds
         self._held: dict[str, Held] = {}
-        """by token of the job's lease"""
+        """The slots that are held, by the token of the job's lease."""
         self._refused: dict[str, int] = {}
-        """by group: how often in a row there was no slot"""
+        """By group, how often in a row there was no slot."""
+        self._giving_back: set[asyncio.Task[None]] = set()
         self._unreachable = Trouble("slots in the bucket cannot be had for now")
 
     @classmethod
     async def open(cls, settings: Settings, *, worker: str) -> Self | None:
-        """None where no group is kept elsewhere. A bucket that cannot be used for now is tried again with every job
-        that needs it, so that other jobs go on. Raises SettingsError for a wrong url, and for a group without any limit
-        if the bucket could be asked for it."""
+        """Return None where no group is kept in a bucket. A bucket that cannot be used for now is tried again with each
+        job that needs it, so that other jobs go on. Raises SettingsError for a wrong url, and for a group without any
+        limit if the bucket could be asked for it."""
         concurrency = settings.concurrency
         if concurrency.store is None or not concurrency.shared_groups:
             return None
@@ -94,27 +108,29 @@ class SharedSlots:
                 )
 
     async def _reached(self) -> BucketSlots:
-        """The bucket, opened now if it could not be before. Raises StoreUnavailable."""
+        """Return the bucket, and open it first if that has not succeeded yet. Raises StoreUnavailable."""
         async with self._opening:
             if self._bucket is None:
                 self._bucket = await self._open_bucket()
             return self._bucket
 
     async def close(self) -> None:
+        await asyncio.gather(*self._giving_back)
         if self._bucket is not None:
             await self._bucket.close()
 
     def wanted(self, job: Job) -> tuple[str, ...]:
+        """Return the groups of the job whose slots are kept in the bucket."""
         return tuple(group for group in job.groups if group in self._groups)
 
     async def take(self, token: str, job: Job) -> str | None:
-        """One slot of each wanted group, all or nothing. The group of which there was none, if any."""
+        """Take one slot of each wanted group, all or none. Return the group that had no free slot, if any."""
         name = f"{job.id[:HOLDER_CHARACTERS]}:{new_id()}"
         held: Held = {}
         try:
             full = await self._take_each(job, name, held)
         except BaseException:
-            await self._release(held)  # also when cancelled: nobody else knows of them
+            await self._release(held)  # also when cancelled: nothing else knows of them
             raise
         if full is None:
             self._held[token] = held
@@ -123,14 +139,14 @@ class SharedSlots:
         return full
 
     async def _take_each(self, job: Job, name: str, held: Held) -> str | None:
-        """One group after another, noted in `held`. The first of which there was no slot, if any."""
+        """Add a slot of one group after another to `held`. Return the first group that had no free slot, if any."""
         for group in self.wanted(job):
             try:
                 bucket = await self._reached()
                 number = await bucket.try_acquire(group, self._groups[group], name, self.worker, self._lease_seconds)
                 self._unreachable.over()
             except (StoreUnavailable, InvalidValue) as error:
-                # Also a limit that somebody has removed: the job waits until there is one again.
+                # Also where a limit was removed: the job waits until the group has one again.
                 self._unreachable.tell(error)
                 number = None
             if number is None:
@@ -141,7 +157,7 @@ class SharedSlots:
         return None
 
     def pause_seconds(self, group: str) -> float:
-        """How long a group of which there was no slot is left alone: longer each time, and not the same for all."""
+        """Return how long a full group is left alone: longer each time, and not the same for all workers."""
         longest = FIRST_PAUSE_SECONDS * 2.0 ** min(self._refused.get(group, 1) - 1, 10)
         return min(longest, LONGEST_PAUSE_SECONDS) * chance.between(0.5, 1)
 
@@ -149,6 +165,11 @@ class SharedSlots:
         held = self._held.pop(token, None)
         if held is not None:
             await self._release(held)
+
+    def give_back_soon(self, token: str) -> None:
+        """Give back in the background. `close` waits for it."""
+        self._giving_back.add(giving_back := asyncio.create_task(self.give_back(token)))
+        giving_back.add_done_callback(self._giving_back.discard)
 
     async def _release(self, held: Held) -> None:
         if not held:
@@ -163,11 +184,11 @@ class SharedSlots:
                 )
 
     async def keep(self, lost: Callable[[str], None]) -> None:
-        """Renew what is held until cancelled; `lost` is told the token of whom a slot could not be kept for."""
+        """Renew the slots that are held, until cancelled. Calls `lost(token)` for each job whose slot was lost."""
         renewing = asyncio.create_task(self._renew_on())
         try:
             while True:
-                # Apart from the renewals: a bucket that does not answer must not keep a holder from hearing of it.
+                # Apart from the renewals: a bucket that does not answer must not delay this.
                 await asyncio.sleep(min(LOOK_AGAIN_SECONDS, self._lease_seconds / LOOKS_PER_LEASE))
                 for token in self._lost():
                     lost(token)
@@ -184,22 +205,13 @@ class SharedSlots:
         ]
 
     async def _renew_on(self) -> None:
-        trouble = Trouble("slots in the bucket cannot be renewed for now")
         every_seconds = self._lease_seconds / RENEWALS_PER_LEASE
-        pause_seconds = every_seconds
-        while True:
-            await asyncio.sleep(pause_seconds)
-            pause_seconds = min(LOOK_AGAIN_SECONDS, every_seconds)
-            try:
-                await self._renew_all()
-            except QoError as error:
-                trouble.tell(error)
-            except Exception:
-                # Whatever it was, without renewals every slot here would be taken by others.
-                log.exception("slots in the bucket could not be renewed, trying again")
-            else:
-                trouble.over()
-                pause_seconds = every_seconds
+        await repeat(
+            self._renew_all,
+            pause=lambda: every_seconds,
+            retry_seconds=min(LOOK_AGAIN_SECONDS, every_seconds),
+            trouble=Trouble("slots in the bucket cannot be renewed for now"),
+        )
 
     async def _renew_all(self) -> None:
         bucket = self._bucket

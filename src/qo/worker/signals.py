@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT for the workers of a process: the first is a request, the second an order."""
+"""SIGTERM and SIGINT for the workers of a process: the first stops them gracefully, the second at once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stoppable(Protocol):
-    """Both may be called from any thread."""
+    """A worker. Both methods may be called from any thread."""
 
     def stop(self) -> None: ...
     def stop_now(self) -> None: ...
 
 
 class _Signals:
-    """A signal is for every worker that runs in this process; the handlers of before come back with the last."""
+    """A signal stops every worker that runs in this process. When the last one ends, the former handlers are back."""
 
     def __init__(self) -> None:
         self.workers: list[Stoppable] = []
@@ -34,7 +34,7 @@ class _Signals:
         when_forked(self, _Signals._begin_anew)
 
     def _begin_anew(self) -> None:
-        # No worker runs in a process that was forked, perhaps by a handler that means to end it by a signal.
+        # No worker runs in a forked process, and the handler that forked it may want to end it by a signal.
         for worker in tuple(self.workers):
             self.remove(worker)
 
@@ -69,7 +69,8 @@ _signals = _Signals()
 
 @contextmanager
 def heeding_signals(worker: Stoppable) -> Iterator[None]:
-    """Stop the worker on a signal, as long as the block runs. Outside of the main thread signals are not ours."""
+    """Stop the worker on a signal, as long as the block runs. Does nothing outside of the main thread, which alone gets
+    signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

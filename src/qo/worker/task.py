@@ -12,16 +12,16 @@ import msgspec
 from qo.errors import InvalidValue
 from qo.job import READY, State
 from qo.policy.admission import timeout_milliseconds
-from qo.runtime.context import Context, ThreadContext
-from qo.store.check_value import check_name, check_number, check_own_groups, check_task, listed, shown
+from qo.policy.checks import check_name, check_number, check_own_groups, check_task, listed, shown
+from qo.worker.context import Context, ThreadContext
 
 Handler = Callable[..., Any]
 STATUSES = frozenset({*State, READY})
-"""what people see of every job; a stage of such a name could not be told from it"""
+"""The statuses of jobs without stages. A stage of such a name would look like one of them."""
 
 
 class PayloadMismatch(Exception):
-    """A payload does not have the type that the handler declares. Trying again cannot help."""
+    """A payload does not have the type that the handler declares. A retry cannot help."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     is_async: bool
     takes: int
-    """how many of (data, ctx) the handler wants"""
+    """How many of (data, ctx) the handler takes."""
     decode: Callable[[bytes], Any]
     max_concurrent: int | None
     groups: tuple[str, ...]
@@ -51,7 +51,7 @@ def define_task(
     timeout: float | timedelta | None,
     max_attempts: int | None,
 ) -> Task:
-    """Read off a function what its jobs need. Raises `InvalidValue` for one that cannot be a handler."""
+    """Make a task from a function and its signature. Raises `InvalidValue` where it cannot be a handler."""
     if not callable(handler):
         raise InvalidValue(f"handler is {shown(handler)}; use @worker.task above a function.")
     chosen = str(getattr(handler, "__name__", type(handler).__name__)) if name is None else name
@@ -80,7 +80,7 @@ def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     try:
         parameters = list(inspect.signature(handler).parameters.values())
-    except (TypeError, ValueError) as error:  # of some functions that are written in C
+    except (TypeError, ValueError) as error:  # raised for some functions written in C
         raise InvalidValue(
             f"The handler of task {name!r} does not say what it takes ({error}); wrap it in a function."
         ) from error
@@ -94,7 +94,7 @@ def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
 
 
 def _checked_groups(groups: Sequence[str], name: str) -> tuple[str, ...]:
-    """Told where the task is defined: the store would refuse them when the worker starts."""
+    """Raise where the task is defined. The store would refuse these groups only when the worker starts."""
     named = tuple(listed("groups", groups))
     check_own_groups(named, of=name)
     return named
@@ -114,7 +114,7 @@ def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _decoder(handler: Handler, parameter: inspect.Parameter | None, name: str) -> Callable[[bytes], Any]:
-    wanted = Any if parameter is None else _annotation(handler, parameter, name)
+    wanted: Any = Any if parameter is None else _annotation(handler, parameter, name)
     if wanted is Context or wanted is ThreadContext:
         raise InvalidValue(
             f"The handler of task {name!r} has its context in the place of its data; a handler takes (data, ctx), "
@@ -139,7 +139,7 @@ def _annotation(handler: Handler, parameter: inspect.Parameter, name: str) -> An
         return parameter.annotation
     function = inspect.unwrap(handler)
     try:
-        # What `from __future__ import annotations` leaves of an annotation is its text.
+        # With `from __future__ import annotations` an annotation is a text.
         return eval(parameter.annotation, getattr(function, "__globals__", {}), _closure(function))
     except NameError as error:
         raise InvalidValue(
@@ -149,7 +149,7 @@ def _annotation(handler: Handler, parameter: inspect.Parameter, name: str) -> An
 
 
 def _closure(function: Handler) -> dict[str, Any]:
-    """What a function sees of the functions around it, as far as it is set yet."""
+    """Return the variables of the enclosing functions that a handler uses, as far as they are set yet."""
     cells = getattr(function, "__closure__", None) or ()
     names = function.__code__.co_freevars if cells else ()
     found = {}
@@ -157,7 +157,7 @@ def _closure(function: Handler) -> dict[str, Any]:
         try:
             found[name] = cell.cell_contents
         except ValueError:
-            continue  # assigned later than the handler is registered
+            continue  # assigned after the handler is registered
     return found
 
 

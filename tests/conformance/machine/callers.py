@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from machine_scene import Scene, action
-from strategies import CALLERS, DAY_MS, LEASE_MS, TASKS, slots, some_of, tickets
 
-from qo.store.values import Limit, Registration, Source, Submission, TaskOptions, Ticket
+from qo.values import Limit, Registration, Source, Submission, TaskOptions, Ticket
+from tests.conformance.machine.scene import Scene, action
+from tests.conformance.machine.strategies import CALLERS, DAY_MS, LEASE_MS, TASKS, slots, some_of, tickets
 
 
 class Callers(Scene):
@@ -23,7 +23,7 @@ class Callers(Scene):
 
     @action(3, when=lambda self: self.state.tickets or any(not one.is_job for one in self.state.leases.values()))
     def release(self, data: st.DataObject) -> None:
-        holders = []
+        holders: list[tuple[str, str | None]] = []
         for with_token in data.draw(st.lists(st.booleans(), min_size=1, max_size=2)):
             if with_token:
                 holders.append(self.pick_lease(data, of_jobs=False))
@@ -51,7 +51,7 @@ class Callers(Scene):
         holders = [(one.holder, None) for one in self.both.model.holders(group) if not one.is_job]
         if self.both.model.group_row(group).paused:
             self.do("set_paused", group, False)
-        elif holders and data.draw(st.booleans()):
+        elif bool(holders) and data.draw(st.booleans()):
             self.do("release", holders)
         else:
             self.do("set_limits", [Limit(group=group, slots=data.draw(slots), source=Source.OPERATOR)])

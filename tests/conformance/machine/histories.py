@@ -6,15 +6,15 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-import exploration
 from hypothesis import seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from machine import machine_for
-from noteworthy import BOUND, RARE
-from side_by_side import StoreUnderTest
-from stores import STORES
 
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests import exploration
+from tests.conformance.machine.machine import machine_for
+from tests.conformance.machine.noteworthy import BOUND, RARE
+from tests.conformance.machine.side_by_side import StoreUnderTest
+from tests.stores import STORES
 
 BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7)]
 ACTIONS = 50

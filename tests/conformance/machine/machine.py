@@ -4,26 +4,36 @@ It names no store. Every action is one or a few steps; `SideBySide` compares ans
 each of them. What an action works on (jobs, leases, slots) is picked from the model's present state, so that most
 steps mean something; stale tokens, unknown ids and repeated calls are picked now and then.
 
-The actions are beside it, by area: `machine_running.py`, `machine_people.py`, `machine_callers.py`,
-`machine_upkeep.py`.
+The actions are beside it, by area: `running.py`, `people.py`, `callers.py`,
+`upkeep.py`.
 """
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
-from machine_callers import Callers
-from machine_people import Limits, People
-from machine_running import Running, Submitting
-from machine_scene import Account, Action
-from machine_upkeep import Upkeep, Workers
-from side_by_side import StoreUnderTest
-from strategies import DAY_MS, TASKS, WORKERS, limits, phase_submissions, some_of, submissions, tiered_submissions
 
-from qo.store.values import Bounds, Registration, TaskOptions
+from qo.values import Bounds, Registration, TaskOptions
+from tests.conformance.machine.callers import Callers
+from tests.conformance.machine.paging import Paging
+from tests.conformance.machine.people import Limits, People
+from tests.conformance.machine.running import Running, Submitting
+from tests.conformance.machine.scene import Account, Action
+from tests.conformance.machine.side_by_side import StoreUnderTest
+from tests.conformance.machine.strategies import (
+    DAY_MS,
+    TASKS,
+    WORKERS,
+    limits,
+    phase_submissions,
+    some_of,
+    submissions,
+    tiered_submissions,
+)
+from tests.conformance.machine.upkeep import Upkeep, Workers
 
 
-class StoreMachine(Submitting, Running, People, Limits, Callers, Workers, Upkeep):
+class StoreMachine(Submitting, Running, People, Limits, Callers, Workers, Upkeep, Paging):
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
         """A few workers, limits and jobs, so that short histories are about something."""

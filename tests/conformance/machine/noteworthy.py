@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from model_state import ModelState
-
 from qo.event import AGED, CANCEL_WANTED, GRANTED, LEASE_LOST, MOVED, RESCHEDULED
 from qo.job import State
-from qo.store.values import Accepted, Claimed, Finished, Held, Portion, Refusal, RefusalReason, Reminder, Renewed
+from qo.values import Accepted, Claimed, Finished, Held, Portion, Refusal, RefusalReason, Reminder, Renewed, UpkeepDone
+from tests.conformance.model.state import ModelState
 
 EVENTS = {
     AGED: "a job aged",
@@ -45,6 +44,8 @@ def of_the_clock(before: ModelState, after: ModelState) -> Iterable[str]:
 
 def of_the_answer(answer: Any) -> Iterable[str]:
     answers = answer.held if isinstance(answer, Renewed) else answer
+    if isinstance(answer, UpkeepDone):
+        answers = [*answer.reminders, answer]
     for one in answers if isinstance(answers, list | tuple) else [answers]:
         match one:
             case Refusal(reason=RefusalReason.FULL):
@@ -57,7 +58,7 @@ def of_the_answer(answer: Any) -> Iterable[str]:
                 yield "a stale token was refused"
             case Reminder():
                 yield "a reminder was due"
-            case Claimed(more=True) | Portion(more=True):
+            case Claimed(more=True) | Portion(more=True) | UpkeepDone(more=True):
                 yield "a bound ended a step"
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from machine_scene import UNKNOWN, Scene, action
-from strategies import (
+
+from qo.job import ENDED, HELD, State
+from qo.values import Limit, Source, Unlimited
+from tests.conformance.machine.scene import UNKNOWN, Scene, action
+from tests.conformance.machine.strategies import (
     PARENTS,
     USERS,
     by,
@@ -19,9 +22,6 @@ from strategies import (
     sources,
     standings,
 )
-
-from qo.job import ENDED, HELD, State
-from qo.store.values import Limit, Source
 
 
 class People(Scene):
@@ -106,7 +106,8 @@ class Limits(Scene):
 
     @action(2, when=lambda self: self.limited_groups(), by=by)
     def remove_limit(self, data: st.DataObject, by: str | None) -> None:
-        self.do("remove_limit", data.draw(st.sampled_from([*self.limited_groups(), UNKNOWN])), by=by)
+        group = data.draw(st.sampled_from([*self.limited_groups(), UNKNOWN]))
+        self.do("set_limits", [Unlimited(group=group)], by=by)
 
     @action(wanted=configured_limits, by=by)
     def apply_the_configuration(self, wanted: tuple[Limit, ...], by: str | None) -> None:
@@ -114,7 +115,8 @@ class Limits(Scene):
 
     @action(when=lambda self: self.limited_groups(), source=sources)
     def remove_a_limit_of_one_source(self, data: st.DataObject, source: Source) -> None:
-        self.do("remove_limit", data.draw(st.sampled_from(self.limited_groups())), only=source)
+        group = data.draw(st.sampled_from(self.limited_groups()))
+        self.do("set_limits", [Unlimited(group=group, only=source)])
 
     def limited_groups(self) -> list[str]:
         return [name for name, row in self.state.groups.items() if row.limit is not None]

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import strategies as st
-from machine_scene import UNKNOWN, Scene, action
-from strategies import (
+
+from qo.job import HELD, State
+from qo.policy.checks import OUTCOMES
+from qo.values import Advance, Claimed, Outcome, Renewal
+from tests.conformance.machine.scene import UNKNOWN, Scene, action
+from tests.conformance.machine.strategies import (
     CALLERS,
     INSTANCES,
     LEASE_MS,
@@ -28,10 +32,6 @@ from strategies import (
     submissions,
     tiered_submissions,
 )
-
-from qo.job import HELD, State
-from qo.store.check_value import OUTCOMES
-from qo.store.values import Advance, Claimed, Outcome, Renewal
 
 
 class Submitting(Scene):
@@ -73,7 +73,10 @@ class Running(Scene):
     """Workers claim, renew, report and finish."""
 
     def claim(self, worker: str, tasks: Iterable[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
-        return self.do("claim", worker=worker, tasks=list(tasks), places=places, lease_ms=lease_ms, claim_id=claim_id)
+        claimed: Claimed = self.do(
+            "claim", worker=worker, tasks=list(tasks), places=places, lease_ms=lease_ms, claim_id=claim_id
+        )
+        return claimed
 
     def new_claim_id(self) -> str:
         self.claims += 1

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol
 from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
-from model_state import ModelState
-from noteworthy import noteworthy
-from side_by_side import SideBySide, StoreUnderTest
-from strategies import START, seldom
 
 from qo.job import State
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests.conformance.machine.noteworthy import noteworthy
+from tests.conformance.machine.side_by_side import SideBySide, StoreUnderTest
+from tests.conformance.machine.strategies import START, seldom
+from tests.conformance.model.state import ModelState
 
 UNKNOWN = "nobody"
 

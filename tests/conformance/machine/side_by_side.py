@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -13,24 +13,25 @@ from types import NoneType
 from typing import Any, Protocol
 
 import msgspec
-from model import Model
 
 from qo.errors import QoError
-from qo.store.base import Store
-from qo.store.values import Bounds, Lease, Mean
+from qo.store.contract import Store
+from qo.values import Bounds, Lease, Mean
+from tests.conformance.model.model import Model
 
 READS_AFTER_A_STEP = 6
 DIFFERENCES_SHOWN = 25
 
 
 class StoreUnderTest(Protocol):
-    name: str
+    @property
+    def name(self) -> str: ...
 
-    async def open(self, bounds: Bounds) -> Store: ...
+    def open(self, bounds: Bounds, /) -> Coroutine[Any, Any, Store]: ...
 
-    async def snapshot(self, store: Store) -> dict[str, Any]: ...
+    def snapshot(self, store: Store, /) -> Coroutine[Any, Any, dict[str, Any]]: ...
 
-    async def close(self, store: Store) -> None: ...
+    def close(self, store: Store, /) -> Coroutine[Any, Any, None]: ...
 
 
 @dataclass
@@ -45,6 +46,14 @@ class Step:
         arguments = [as_code(value) for value in self.args]
         arguments += [f"{name}={as_code(value)}" for name, value in self.kwargs.items()]
         return f"step({', '.join([repr(self.operation), *arguments])}),"
+
+    async def on(self, store: Store) -> Any:
+        """The answer of a store, whose clock is set to the step's `now` before."""
+        kwargs = dict(self.kwargs)
+        if "now" in kwargs:
+            now: int = kwargs.pop("now")
+            store.clock = lambda: now
+        return await getattr(store, self.operation)(*self.args, **kwargs)
 
 
 def step(operation: str, *args: Any, **kwargs: Any) -> Step:
@@ -82,7 +91,7 @@ class SideBySide:
         reads = self.reads(kwargs.get("now", 0))
         try:
             # Not `runner.run`, which also sets up the handling of Ctrl-C, each time.
-            on_the_store = self.on_the_store(operation, args, kwargs, reads)
+            on_the_store = self.on_the_store(self.steps[-1], reads)
             answer, snapshot, read = self.runner.get_loop().run_until_complete(on_the_store)
         except Exception as error:
             error.add_note(self.history())
@@ -95,13 +104,10 @@ class SideBySide:
             self.compare(f"read {asked.code()}", model_says, store_says)
         return expected
 
-    async def on_the_store(
-        self, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any], reads: Sequence[Step]
-    ) -> tuple[Any, dict[str, Any], list[Any]]:
-        answer = await call_async(self.store, operation, args, kwargs)
+    async def on_the_store(self, step: Step, reads: Sequence[Step]) -> tuple[Any, dict[str, Any], list[Any]]:
+        answer = await call_async(self.store, step)
         snapshot = await self.under_test.snapshot(self.store)
-        read = [await call_async(self.store, asked.operation, asked.args, asked.kwargs) for asked in reads]
-        return answer, snapshot, read
+        return answer, snapshot, [await call_async(self.store, asked) for asked in reads]
 
     def compare(self, what: str, expected: Any, actual: Any) -> None:
         differences = list(differences_between(expected, actual, what))
@@ -122,7 +128,7 @@ class SideBySide:
         everything = [
             step("positions", list(state.jobs)),
             step("positions", [*list(state.jobs)[::2], "nobody"]),
-            step("waiting_count"),
+            step("line", limit=0),
             step("line", limit=1),
             step("line", limit=100),
             step("jobs"),
@@ -132,7 +138,7 @@ class SideBySide:
             step("workers", now=now),
             step("series"),
             step("series", prefix="ended:"),
-            step("newest_event"),
+            step("events", None),
             step("audit"),
             step("events", 0, limit=7),
             step("events", max(0, state.last_event - 3)),
@@ -148,11 +154,11 @@ class SideBySide:
             *(step("jobs", user=job.user, task=job.task) for job in state.jobs.values()),
             *(step("jobs", parent=job.parent, limit=2) for job in state.jobs.values()),
             *(step("audit", subject=job_id, limit=2) for job_id in state.jobs),
-            *(step("group", group) for group in [*groups, *state.groups]),
+            *(step("groups", [group, "nobody"]) for group in [*groups, *state.groups]),
             *(step("leases", worker=worker) for worker in state.workers),
             *(step("usage", user, now=now) for user in sorted({job.user or "?" for job in state.jobs.values()})),
             *(step("parent", parent) for parent in state.parents),
-            step("averages", [*state.averages, "nothing"]),
+            step("observed", [*state.averages, "nothing"], tasks=[*state.estimate_errors, "nothing"]),
         ]
         # Which ones depends on nothing but the history, so that a replayed history reads the same.
         chosen = random.Random(len(self.steps))
@@ -171,9 +177,9 @@ def call(model: Model, operation: str, args: tuple[Any, ...], kwargs: dict[str, 
         return Raised(type(error))
 
 
-async def call_async(store: Store, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def call_async(store: Store, step: Step) -> Any:
     try:
-        return await getattr(store, operation)(*args, **kwargs)
+        return await step.on(store)
     except QoError as error:
         return Raised(type(error))
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from qo.job import JobError, Progress
-from qo.store.values import Average, Limit, Registration, Source, Standing, Submission, TaskOptions, Ticket
+from qo.values import Average, Limit, Registration, Source, Standing, Submission, TaskOptions, Ticket
 
 SECOND_MS = 1000
 LEASE_MS = 60 * SECOND_MS
@@ -87,7 +87,7 @@ submit_limits = st.lists(
 
 
 @st.composite
-def submissions(draw: st.DrawFn, number: int, now: int, **fixed: Any) -> Submission:
+def submissions(draw: st.DrawFn, /, number: int, now: int, **fixed: Any) -> Submission:
     fields: dict[str, Any] = {
         # The order of ids is not the order of submission.
         "id": draw(st.sampled_from("xay")) + str(number),

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from side_by_side import SideBySide, Step, StoreUnderTest, step
-from stores import STORES
 
 from qo.job import State
-from qo.store.values import (
+from qo.values import (
     Advance,
     Bounds,
+    Keep,
     Limit,
     Outcome,
     Registration,
@@ -23,7 +22,10 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    UpkeepRules,
 )
+from tests.conformance.machine.side_by_side import SideBySide, Step, StoreUnderTest, step
+from tests.stores import STORES
 
 NOON = 1_728_043_200_000
 
@@ -46,7 +48,7 @@ def test_a_limit_that_replaces_another_is_as_new_as_the_newest_job(real: StoreUn
         step("set_limits", [Limit(group="user:u2", slots=1, source=Source.TASK)], now=NOON),
         step("submit", [Submission(id="y0", task="scan")], now=NOON),
         step("set_tier", "u2", Standing(tier="fast", user_limit=2), now=NOON),
-        step("forget", keep_ms=1000, keep_jobs=0, keep_events=0, keep_audit=0, now=NOON),
+        step("upkeep", UpkeepRules(keep=Keep(ms=1000, jobs=0, events=0, audit=0)), now=NOON),
     ]
     check_both_agree(real, steps)
 
@@ -56,7 +58,7 @@ def test_a_limit_stays_as_long_as_the_job_that_brought_it(real: StoreUnderTest) 
     limit = Limit(group="build", slots=1, source=Source.SUBMIT)
     steps = [
         step("submit", [Submission(id="a0", task="scan", limits=(limit,))], now=NOON),
-        step("forget", keep_ms=1000, keep_jobs=100, keep_events=1000, keep_audit=1000, now=NOON),
+        step("upkeep", UpkeepRules(keep=Keep(ms=1000, jobs=100, events=1000, audit=1000)), now=NOON),
     ]
     check_both_agree(real, steps)
 

@@ -14,21 +14,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import exploration
 import pytest
 from hypothesis import strategies as st
 from hypothesis.control import BuildContext
 from hypothesis.internal.conjecture.data import ConjectureData
 from hypothesis.stateful import RuleBasedStateMachine
-from machine import StoreMachine
-from model import Model
-from side_by_side import DIFFERENCES_SHOWN, SideBySide, Step, StoreUnderTest, call, differences_between
-from stores import STORES
-from strategies import START
 
 from qo.errors import QoError
-from qo.store.base import Store
-from qo.store.values import Bounds
+from qo.store.contract import Store
+from qo.values import Bounds
+from tests import exploration
+from tests.conformance.machine.machine import StoreMachine
+from tests.conformance.machine.side_by_side import (
+    DIFFERENCES_SHOWN,
+    SideBySide,
+    Step,
+    StoreUnderTest,
+    call,
+    differences_between,
+)
+from tests.conformance.machine.strategies import START
+from tests.conformance.model.model import Model
+from tests.stores import STORES
 
 LOGS = 500
 LOGS_IN_A_BLOCK = 50
@@ -43,8 +50,7 @@ SHARE_OF_REDIS = 10  # of so many logs the first two are replayed on Redis, the 
 # In every fifty logs, or they are no longer about much.
 ALWAYS_THERE = {
     "submit", "claim", "finish", "set_limits", "acquire", "catch_up", "move", "register", "cancel", "set_priority",
-    "age", "renew", "remove_limit", "set_paused", "forget", "set_tier", "release", "advance", "observe", "revoke",
-    "put_record",
+    "upkeep", "renew", "set_paused", "set_tier", "release", "advance", "observe", "revoke", "put_record",
 }  # fmt: skip
 
 SQLITE, VALKEY, REDIS = (
@@ -159,6 +165,7 @@ class LogWriter(StoreMachine):
         answer = self.both.do(operation, *args, **kwargs, now=self.now)
         live = [(lease.holder, str(lease.token)) for lease in self.state.leases.values()]
         self.seen_tokens += [lease for lease in live if lease not in self.seen_tokens]
+        self.note_places()
         return answer
 
 
@@ -192,7 +199,7 @@ async def trace(under_test: StoreUnderTest, log: Sequence[Step], bounds: Bounds)
 
 async def answer_to(step: Step, store: Store) -> Any:
     try:
-        return await getattr(store, step.operation)(*step.args, **step.kwargs)
+        return await step.on(store)
     except QoError as error:
         return Refused(type(error), str(error))
 

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import exploration
 import pytest
-from histories import BOUNDS, Account, explore, steps_of_a_case
 from hypothesis.stateful import run_state_machine_as_test
-from machine import machine_for
-from side_by_side import StoreUnderTest
-from stores import STORES
 
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests import exploration
+from tests.conformance.machine.histories import BOUNDS, Account, explore, steps_of_a_case
+from tests.conformance.machine.machine import machine_for
+from tests.conformance.machine.side_by_side import StoreUnderTest
+from tests.stores import STORES
 
 every_bounds = pytest.mark.parametrize("step_bounds", BOUNDS, ids=lambda bounds: f"by{bounds.examine}")
 every_store = pytest.mark.parametrize("real", STORES, ids=lambda store: store.name)
+# Twins share their code, and the gate draws new histories on them as well.
+twins_nightly = pytest.mark.parametrize(
+    "real",
+    [pytest.param(one, id=one.name, marks=[pytest.mark.nightly] if one.is_twin else []) for one in STORES],
+)
 
 
 @every_bounds
-@every_store
+@twins_nightly
 def test_the_store_does_what_the_model_does(real: StoreUnderTest, step_bounds: Bounds) -> None:
     run_state_machine_as_test(machine_for(real, step_bounds))
 

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
-from machine_scene import Scene, action
-from strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations
 
 from qo.job import JobError, State
-from qo.store.values import Average, Registration
+from qo.values import Average, Keep, Registration, UpkeepRules
+from tests.conformance.machine.scene import Scene, action
+from tests.conformance.machine.strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations
 
 SPANS = [1, SECOND_MS, 6 * SECOND_MS, 16 * SECOND_MS, LEASE_MS // 2, LEASE_MS, 3 * LEASE_MS]
+
+UNCONFIRMED = JobError(message="Nobody confirmed.")
+reminder_ages = st.sampled_from([(0,), (SECOND_MS, LEASE_MS), (0, 1, DAY_MS)])
+keeps = st.builds(
+    Keep,
+    ms=st.sampled_from([0, SECOND_MS, LEASE_MS, DAY_MS]),
+    jobs=st.sampled_from([0, 1, 2, 100]),
+    events=st.sampled_from([0, 5, 1000]),
+    audit=st.sampled_from([0, 1, 1000]),
+)
 
 
 class Workers(Scene):
@@ -56,30 +66,32 @@ class Upkeep(Scene):
 
     @action(2, period_ms=st.sampled_from([1, SECOND_MS, LEASE_MS]))
     def age(self, period_ms: int) -> None:
-        self.do("age", period_ms=period_ms)
+        self.do("upkeep", UpkeepRules(aging_period_ms=period_ms))
 
     @action(6, when=lambda self: self.jobs_in(State.CONFIRMING), after_ms=st.sampled_from([1, LEASE_MS]))
     def fail_unconfirmed(self, data: st.DataObject, after_ms: int) -> None:
         self.now += data.draw(st.sampled_from([0, after_ms - 1, after_ms, after_ms]))
-        self.do("fail_unconfirmed", after_ms=after_ms, error=JobError(message="Nobody confirmed."))
+        self.do("upkeep", UpkeepRules(unconfirmed_after_ms=after_ms, unconfirmed_error=UNCONFIRMED))
 
-    @action(
-        4,
-        when=lambda self: self.jobs_in(State.CONFIRMING),
-        ages_ms=st.sampled_from([(0,), (SECOND_MS, LEASE_MS), (0, 1, DAY_MS)]),
-    )
+    @action(4, when=lambda self: self.jobs_in(State.CONFIRMING), ages_ms=reminder_ages)
     def take_reminders(self, ages_ms: tuple[int, ...]) -> None:
-        self.do("take_reminders", ages_ms=ages_ms)
+        self.do("upkeep", UpkeepRules(reminder_ages_ms=ages_ms))
 
-    @action(
-        2,
-        keep_ms=st.sampled_from([0, SECOND_MS, LEASE_MS, DAY_MS]),
-        keep_jobs=st.sampled_from([0, 1, 2, 100]),
-        keep_events=st.sampled_from([0, 5, 1000]),
-        keep_audit=st.sampled_from([0, 1, 1000]),
-    )
-    def forget(self, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int) -> None:
-        self.do("forget", keep_ms=keep_ms, keep_jobs=keep_jobs, keep_events=keep_events, keep_audit=keep_audit)
+    @action(2, keep=keeps)
+    def forget(self, keep: Keep) -> None:
+        self.do("upkeep", UpkeepRules(keep=keep))
+
+    @action(2, period_ms=st.sampled_from([1, LEASE_MS]), ages_ms=reminder_ages, keep=keeps)
+    def all_of_upkeep(self, period_ms: int, ages_ms: tuple[int, ...], keep: Keep) -> None:
+        """The parts share one portion, so an earlier one leaves less to the next."""
+        rules = UpkeepRules(
+            aging_period_ms=period_ms,
+            unconfirmed_after_ms=LEASE_MS,
+            unconfirmed_error=UNCONFIRMED,
+            reminder_ages_ms=ages_ms,
+            keep=keep,
+        )
+        self.do("upkeep", rules)
 
     @action(value=st.sampled_from([0.5, 30.0, 900.0]), weight=st.sampled_from([0.0, 0.3, 1.0]))
     def observe(self, value: float, weight: float) -> None:
@@ -87,8 +99,8 @@ class Upkeep(Scene):
 
     @action(ratios=st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=1, max_size=3), keep=st.integers(1, 4))
     def record_estimate_errors(self, ratios: list[float], keep: int) -> None:
-        self.both.do("record_estimate_errors", "build", ratios, keep=keep)
-        self.both.do("estimate_errors", "build")
+        self.both.do("observe", errors={"build": ratios}, keep_errors=keep)
+        self.both.do("observed", tasks=["build"])
 
     @action(
         name=st.sampled_from(["key:1", "key:2"]),
@@ -97,5 +109,5 @@ class Upkeep(Scene):
     )
     def put_record(self, name: str, value: Any, version: int) -> None:
         self.both.do("put_record", name, value, version=version)
-        self.both.do("record", name)
-        self.both.do("records", "key:")
+        self.both.do("records", name)
+        self.both.do("records", prefix="key:")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from model_line import Line
-from model_state import JobRow, UserRow
-
 from qo.event import RESCHEDULED
 from qo.job import State
-from qo.store.values import LimitIgnored, Source, Standing
+from qo.values import LimitIgnored, Source, Standing
+from tests.conformance.model.line import Line
+from tests.conformance.model.state import JobRow, UserRow, certain
 
 DAY_MS = 86_400_000
 STANDING_APPLIES_TO = frozenset({State.SCHEDULED, State.WAITING, State.QUEUED, State.CONFIRMING})
@@ -24,8 +23,8 @@ class Admission(Line):
         jobs = [job for job in self.state.jobs.values() if job.user == user and job.state in STANDING_APPLIES_TO]
         for job in jobs:
             give_standing(job, standing)
-        projects = {job.project for job in jobs} | {project}
-        ignored = self.grant_tier_limits(user, sorted(projects - {None}), standing, now)
+        projects = {name for name in (project, *(job.project for job in jobs)) if name is not None}
+        ignored = self.grant_tier_limits(user, sorted(projects), standing, now)
         for job in self.in_line():
             if job in jobs:
                 self.enter(job, now)
@@ -67,8 +66,9 @@ class Admission(Line):
     def defer(self, job: JobRow, day: int, time: int) -> None:
         """Add a job and its time to the user's deferred ones of that day, and deal the times out again in order:
         those that were there first keep their order and the newcomer is last, whatever its own time was."""
-        others = [other for other in self.deferred_jobs(job.user) if other.quota_day == day and other is not job]
-        times = [other.run_at for other in others]
+        deferred_jobs = self.deferred_jobs(certain(job.user))
+        others = [other for other in deferred_jobs if other.quota_day == day and other is not job]
+        times = [certain(other.run_at) for other in others]
         while time in times:
             time += 1
         job.quota_day, job.deferred, job.steady_at = day, True, None
@@ -85,12 +85,13 @@ class Admission(Line):
         today = day = now // DAY_MS
         while True:
             day = self.first_day_with_room(user, row.standing.daily_quota, day)
-            later = [job for job in self.deferred_jobs(user) if job.quota_day > day]
+            later = [job for job in self.deferred_jobs(user) if certain(job.quota_day) > day]
             if not later:
                 return
             job = later[0]
-            time_of_day = job.run_at - job.quota_day * DAY_MS
-            self.charge(user, job.quota_day, -1)
+            day_before = certain(job.quota_day)
+            time_of_day = certain(job.run_at) - day_before * DAY_MS
+            self.charge(user, day_before, -1)
             self.charge(user, day, 1)
             if day > today:
                 self.defer(job, day, day * DAY_MS + time_of_day)

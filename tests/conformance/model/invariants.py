@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from model_reads import Reads
-from model_state import ModelState
-
 from qo.job import ENDED, HELD, State
 from qo.policy.ordering import place_of
+from tests.conformance.model.reads import Reads
+from tests.conformance.model.state import ModelState
 
 
 def check_invariants(model: Reads, before: ModelState) -> None:
@@ -69,7 +68,7 @@ def check_conservation(model: Reads, before: ModelState) -> None:
         assert (job.finished_at is not None) == (job.state in ENDED)
         assert job.attempts <= (job.max_attempts or 0), f"bounded attempts: {job.id} started {job.attempts} times"
         assert job.parent is None or job.parent in model.state.parents
-    keyed = [one.key for one in (*jobs.values(), *model.state.tickets.values()) if one.key is not None]
+    keyed = [one.key for one in model.state.jobs_and_tickets() if one.key is not None]
     places = [place_of(key) for key in keyed]
     assert len(set(places)) == len(places), "order: a place is taken twice"
 

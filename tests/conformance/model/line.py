@@ -1,4 +1,4 @@
-"""The rules of the line and of its groups, as `qo/store/base.py` names them: room, slots, gates, entering,
+"""The rules of the line and of its groups, as `qo/store/contract.py` names them: room, slots, gates, entering,
 joining, examining, handing over. Brute force: every question is answered by looking at all rows."""
 
 from __future__ import annotations
@@ -7,15 +7,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from model_state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow
-
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
 from qo.job import ENDED, HELD, State, moment
-from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, looks, within_portion
+from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, within_portion
 from qo.policy.ordering import drawn_place, joining_order, order_key
-from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions
+from qo.store.contract import HANDED_OVER_LEASE_MS
+from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
+from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow, certain
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
@@ -37,10 +36,11 @@ class Line:
 
     def in_line(self) -> list[JobRow]:
         """Every job that may run but does not yet, in its order."""
-        return sorted((job for job in self.state.jobs.values() if job.state is State.QUEUED), key=lambda job: job.key)
+        queued = (job for job in self.state.jobs.values() if job.state is State.QUEUED)
+        return sorted(queued, key=lambda job: certain(job.key))
 
     def rank(self, job: JobRow) -> int:
-        return 1 + sum(other.key < job.key for other in self.in_line())
+        return 1 + sum(certain(other.key) < certain(job.key) for other in self.in_line())
 
     def options_of(self, task: str) -> TaskOptions:
         return self.state.tasks.get(task, TaskOptions(name=task))
@@ -109,7 +109,8 @@ class Line:
         return job.due_at is not None and not self.has_to_wait(job, now)
 
     def due_on_the_clock(self, job: JobRow) -> int:
-        return job.due_at if job.steady_at is None else job.due_at + self.state.fallen_ms
+        due_at = certain(job.due_at)
+        return due_at if job.steady_at is None else due_at + self.state.fallen_ms
 
     # --- room -------------------------------------------------------------------------------------------------
 
@@ -182,8 +183,8 @@ class Line:
         if row.limit is None:
             self.adopt_holders(wanted.group)
         else:
-            before = Limit(group=wanted.group, slots=row.limit, source=row.source)
-            kept_out = wanted.source is Source.SUBMIT or wanted.source > row.source
+            before = Limit(group=wanted.group, slots=row.limit, source=certain(row.source))
+            kept_out = wanted.source is Source.SUBMIT or wanted.source > before.source
             if kept_out and wanted.slots != row.limit:
                 return [], [LimitIgnored(wanted=wanted, in_force=before)]
             if kept_out or wanted == before:
@@ -193,12 +194,16 @@ class Line:
         return [LimitChange(limit=wanted, before=before)], []
 
     def set_limits_by(
-        self, limits: Sequence[Limit], by: str | None, now: int
+        self, limits: Sequence[Limit | Unlimited], by: str | None, now: int
     ) -> tuple[list[LimitChange], list[LimitIgnored]]:
-        """The same for several, and the changes by operators and the configuration are in the audit trail."""
+        """Several, some perhaps removed. Removals and the changes by operators and the configuration are audited."""
         changed: list[LimitChange] = []
         ignored: list[LimitIgnored] = []
         for limit in limits:
+            if isinstance(limit, Unlimited):
+                if limit.only is None or self.group_row(limit.group).source is limit.only:
+                    self.remove_limit_by(limit.group, by, now)
+                continue
             changes, complaints = self.set_limit(limit, now)
             changed += changes
             ignored += complaints
@@ -213,7 +218,7 @@ class Line:
         row = self.group_row(group)
         if row.limit is None:
             return None
-        removed = Limit(group=group, slots=row.limit, source=row.source)
+        removed = Limit(group=group, slots=row.limit, source=certain(row.source))
         row.limit = row.source = None
         self.tell(LIMIT, group, {"limit": None, "source": int(removed.source)}, now)
         return removed
@@ -290,7 +295,7 @@ class Line:
 
     def end(self, job: JobRow, state: State, now: int) -> None:
         """Into succeeded, failed or cancelled, from anywhere."""
-        ran_ms = now - job.started_at if job.state in HELD else 0
+        ran_ms = now - certain(job.started_at) if job.state in HELD else 0
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
@@ -323,7 +328,8 @@ class Line:
     def search_whole_line(self, tasks: Collection[str], places: int) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
         again. What a claim takes must be the same."""
-        line, taken, taken_in = self.in_line(), [], Counter[str]()
+        line, taken_in = self.in_line(), Counter[str]()
+        taken: list[str] = []
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
@@ -353,22 +359,24 @@ class Line:
             waiting = self.next_to_hand_over(spoken_for, promised, done_with, now)
             if waiting is None:
                 return
-            is_ticket = isinstance(waiting, TicketRow)
             blocking = self.first_without_room(self.groups_to_park_in(waiting))
-            groups = waiting.groups if is_ticket else self.groups_of_job(waiting)
+            groups = waiting.groups if isinstance(waiting, TicketRow) else self.groups_of_job(waiting)
             examined += looks(len(groups))
-            if is_ticket and waiting.expires_at <= self.counted(now) and waiting.holder not in asking:
+            if isinstance(waiting, TicketRow) and self.is_given_up(waiting, asking, now):
                 del self.state.tickets[waiting.holder]
             elif blocking is not None:
                 self.park(waiting, blocking, now)
             elif not all(self.has_room(group, spoken_for[group]) for group in groups):
                 done_with.append(waiting)
-            elif is_ticket:
+            elif isinstance(waiting, TicketRow):
                 self.grant(waiting, now, in_own_call=waiting.holder in asking)
             else:
                 done_with.append(waiting)
                 spoken_for.update(groups)
                 promised[self.workers_with_a_place(waiting.task, promised, now)[0]] += 1
+
+    def is_given_up(self, ticket: TicketRow, asking: Collection[str], now: int) -> bool:
+        return ticket.expires_at <= self.counted(now) and ticket.holder not in asking
 
     def next_to_hand_over(
         self, spoken_for: Counter[str], promised: Counter[str], done_with: list[JobRow | TicketRow], now: int
@@ -385,7 +393,8 @@ class Line:
         if not tickets:
             return None
         jobs = [job for job in self.in_line() if is_open(job) and has_taker(job.task)]
-        return min([*tickets, *jobs], key=lambda waiting: waiting.key)
+        candidates: list[JobRow | TicketRow] = [*tickets, *jobs]
+        return min(candidates, key=lambda waiting: certain(waiting.key))
 
     def workers_with_a_place(self, task: str, promised: Counter[str], now: int) -> list[str]:
         """The live workers that handle a task and have a free place, by name."""

@@ -1,27 +1,38 @@
-"""The reference model: the contract of `qo/store/base.py` as a plain program, without I/O.
+"""The reference model: the contract of `qo/store/contract.py` as a plain program, without I/O.
 
-It is meant to be read as the specification. Rows are in `model_state.py`, the rules that hold for all
-operations in `model_line.py`, tiers and quota in `model_admission.py`, what time does in `model_upkeep.py`,
-reading and the snapshot in `model_reads.py`. The operations are in `model_submit.py`, `model_running.py`,
-`model_people.py` and, for callers, workers, upkeep and figures, here.
+It is meant to be read as the specification. Rows are in `state.py`, the rules that hold for all
+operations in `line.py`, tiers and quota in `admission.py`, what time does in `upkeep.py`,
+reading and the snapshot in `reads.py`. The operations are in `submit.py`, `running.py`,
+`people.py` and, for callers, workers, upkeep and figures, here.
 
 Every writing operation is one step: an error leaves everything as it was, and after each step the invariants of
-the design are checked on the model's own rows (`model_step.py`, `model_invariants.py`).
+the design are checked on the model's own rows (`step.py`, `invariants.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from model_people import People
-from model_running import Running
-from model_state import TicketRow, WorkerRow
-from model_step import step
-from model_submit import Submitting
-
-from qo.job import JobError, moment
-from qo.store.values import Average, Grant, Portion, Record, Registered, Registration, Reminder, Source, Ticket
+from qo.job import moment
+from qo.values import (
+    Average,
+    Grant,
+    Portion,
+    Record,
+    Registered,
+    Registration,
+    Source,
+    Ticket,
+    UpkeepDone,
+    UpkeepRules,
+)
+from tests.conformance.model.people import People
+from tests.conformance.model.running import Running
+from tests.conformance.model.state import TicketRow, WorkerRow
+from tests.conformance.model.step import step
+from tests.conformance.model.submit import Submitting
 
 
 class Model(Submitting, Running, People):
@@ -132,39 +143,41 @@ class Model(Submitting, Running, People):
         return self.deal_with_what_is_due(now)
 
     @step
-    def age(self, *, period_ms: int, now: int) -> Portion:
-        portion = self.age_jobs(period_ms, now)
+    def upkeep(self, rules: UpkeepRules, *, now: int) -> UpkeepDone:
+        self.left, self.left_over = self.bounds.portion, False
+        aged = [] if rules.aging_period_ms is None else self.age_jobs(rules.aging_period_ms, now)
+        failed = []
+        if rules.unconfirmed_after_ms is not None and rules.unconfirmed_error is not None:
+            failed = self.fail_those_unconfirmed(rules.unconfirmed_after_ms, rules.unconfirmed_error, now)
+        reminders = self.hand_out_reminders(rules.reminder_ages_ms, now)
+        forgotten = [] if rules.keep is None else self.forget_the_past(rules.keep, now)
         self.hand_over(now)
-        return portion
-
-    @step
-    def fail_unconfirmed(self, *, after_ms: int, error: JobError, now: int) -> Portion:
-        portion = self.fail_those_unconfirmed(after_ms, error, now)
-        self.hand_over(now)
-        return portion
-
-    @step
-    def take_reminders(self, *, ages_ms: Sequence[int], now: int) -> tuple[Reminder, ...]:
-        return self.hand_out_reminders(ages_ms, now)
-
-    @step
-    def forget(self, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int) -> Portion:
-        return self.forget_the_past(keep_ms, keep_jobs, keep_events, keep_audit, now)
+        return UpkeepDone(
+            aged=tuple(aged),
+            failed=tuple(failed),
+            reminders=tuple(reminders),
+            forgotten=tuple(forgotten),
+            more=self.left_over,
+        )
 
     # --- figures for estimates, service data ----------------------------------------------------------------------
 
     @step
-    def observe(self, observations: Sequence[tuple[Average, float]]) -> None:
+    def observe(
+        self,
+        observations: Sequence[tuple[Average, float]] = (),
+        *,
+        errors: Mapping[str, Sequence[float]] = MappingProxyType({}),
+        keep_errors: int = 500,
+    ) -> None:
         for average, value in observations:
             self.move_average(average, value)
-
-    @step
-    def record_estimate_errors(self, task: str, ratios: Sequence[float], *, keep: int = 500) -> None:
-        self.state.estimate_errors[task] = (*self.estimate_errors(task), *ratios)[-keep:]
+        for task, ratios in errors.items():
+            self.state.estimate_errors[task] = (*self.state.estimate_errors.get(task, ()), *ratios)[-keep_errors:]
 
     @step
     def put_record(self, name: str, value: Any, *, version: int) -> bool:
-        if self.record(name).version != version:
+        if self.state.records.get(name, Record()).version != version:
             return False
         if value is None:
             self.state.records.pop(name, None)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from model_admission import DAY_MS
-from model_state import GroupRow, JobRow
-from model_step import Steps, step
-
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
 from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER
 from qo.job import ENDED, HELD, Job, State
 from qo.policy.lifecycle import allowed_after, check_transition
 from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
-from qo.store.values import Limit, LimitIgnored, Source, Standing
+from qo.values import Limit, LimitIgnored, Source, Standing, Unlimited
+from tests.conformance.model.admission import DAY_MS
+from tests.conformance.model.state import GroupRow, JobRow, certain
+from tests.conformance.model.step import Steps, step
 
 
 class People(Steps):
@@ -32,7 +31,7 @@ class People(Steps):
             jobs = self.unfinished_of(parent)
             self.state.parents[parent] = priority
         else:
-            jobs = [self.row(job_id)]
+            jobs = [self.row(certain(job_id))]
             if jobs[0].state in HELD | ENDED:
                 present = jobs[0].state
                 raise InvalidTransition(f"Job {job_id!r}", present, "another priority", allowed_after(present))
@@ -52,17 +51,17 @@ class People(Steps):
     def move(
         self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None, now: int
     ) -> Job:
-        job, other = self.row(job_id), self.row(before if before is not None else after)
+        job, other = self.row(job_id), self.row(certain(before if before is not None else after))
         for one in (job, other):
             if one.state is not State.QUEUED:
                 raise InvalidTransition(f"Job {one.id!r}", one.state, "moved", "only jobs in line are")
         place, spread = self.place_beside(job, other, is_before=before is not None)
         for neighbour, new_place in spread:
             neighbour.undisturbed_key = neighbour.undisturbed_key or neighbour.key
-            neighbour.key = order_key(priority_of(neighbour.key), new_place)
+            neighbour.key = order_key(priority_of(certain(neighbour.key)), new_place)
         job.priority = other.priority
-        self.change_key(job, order_key(priority_of(other.key), place), "moved")
-        for moved in sorted((neighbour for neighbour, _ in spread), key=lambda row: row.key):
+        self.change_key(job, order_key(priority_of(certain(other.key)), place), "moved")
+        for moved in sorted((neighbour for neighbour, _ in spread), key=lambda row: certain(row.key)):
             self.enter(moved, now)
         self.enter(job, now)
         detail = {"before": before} if before is not None else {"after": after}
@@ -74,22 +73,21 @@ class People(Steps):
     def change_key(self, job: JobRow, key: int, reason: str) -> None:
         """By a person, who is the reason if that puts the job further back than it would stand by itself."""
         job.undisturbed_key = job.undisturbed_key or job.key
-        if key <= job.undisturbed_key:
+        if key <= certain(job.undisturbed_key):
             job.displaced = None
-        elif key > job.key:
+        elif key > certain(job.key):
             job.displaced = reason
         job.key = key
 
     def place_beside(self, job: JobRow, other: JobRow, *, is_before: bool) -> tuple[int, list[tuple[JobRow, int]]]:
         """A place directly before or after another job, and new places for those that must make room for it."""
-        band = priority_of(other.key)
-        line = [one for one in self.in_line() if one is not job and priority_of(one.key) == band]
+        band = priority_of(certain(other.key))
+        line = [one for one in self.in_line() if one is not job and priority_of(certain(one.key)) == band]
         gap = line.index(other) + (0 if is_before else 1)
         earlier, later = line[:gap][::-1], line[gap:]  # nearest to the gap first
-        places_before, places_after = [[place_of(one.key) for one in side] for side in (earlier, later)]
+        places_before, places_after = [[place_of(certain(one.key)) for one in side] for side in (earlier, later)]
         ceiling = self.state.next_sequence * CELL
-        everybody = (*self.state.jobs.values(), *self.state.tickets.values())
-        taken = {place_of(one.key) for one in everybody if one.key is not None and one is not job}
+        taken = {place_of(one.key) for one in self.state.jobs_and_tickets() if one.key is not None and one is not job}
         low = places_before[0] if places_before else -1
         high = places_after[0] if places_after else ceiling
         place = place_between(low, high, next_to_high=is_before, taken=lambda place: place in taken)
@@ -116,7 +114,7 @@ class People(Steps):
         by: str | None = None,
         now: int,
     ) -> tuple[Job, ...]:
-        jobs = [self.row(job_id)] if parent is None else self.unfinished_of(parent)
+        jobs = [self.row(certain(job_id))] if parent is None else self.unfinished_of(parent)
         refunded = set()
         for job in jobs:
             if job.state is State.CANCELLED:
@@ -129,8 +127,8 @@ class People(Steps):
             else:
                 check_transition(job.id, job.state, State.CANCELLED)
                 self.end(job, State.CANCELLED, now)
-                if job.started_at is None and job.user is not None and job.quota_day >= now // DAY_MS:
-                    self.charge(job.user, job.quota_day, -1)
+                if job.started_at is None and job.user is not None and certain(job.quota_day) >= now // DAY_MS:
+                    self.charge(job.user, certain(job.quota_day), -1)
                     refunded.add(job.user)
             self.audit_entry(by, "cancel", job.id, {"message": message}, now)
         for user in sorted(refunded):
@@ -181,7 +179,7 @@ class People(Steps):
 
     @step
     def set_limits(
-        self, limits: Sequence[Limit], *, exactly: Source | None = None, by: str | None = None, now: int
+        self, limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None, now: int
     ) -> tuple[LimitIgnored, ...]:
         _, ignored = self.set_limits_by(limits, by, now)
         if exactly is not None:
@@ -190,12 +188,6 @@ class People(Steps):
                 self.remove_limit_by(group, by, now)
         self.hand_over(now)
         return tuple(ignored)
-
-    @step
-    def remove_limit(self, group: str, *, only: Source | None = None, by: str | None = None, now: int) -> None:
-        if only is None or self.group_row(group).source is only:
-            self.remove_limit_by(group, by, now)
-        self.hand_over(now)
 
     @step
     def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
-from model_admission import DAY_MS
-from model_state import JobRow, LeaseRow, WorkerRow
-from model_upkeep import Upkeep
 
 from qo.errors import ParentNotFound
 from qo.event import AuditEntry, Feed
 from qo.job import HELD, Job, State, moment, status_of
 from qo.policy.ordering import MOVED_COUNTED_AT_MOST, place_of, priority_of, was_moved
-from qo.store.values import (
+from qo.store.paging import Cursor
+from qo.values import (
     Blockers,
     GroupStatus,
     InLine,
+    JobsPage,
     Lease,
-    Mean,
+    LinePage,
+    Observed,
     ParentStatus,
     Place,
     Record,
@@ -29,6 +30,17 @@ from qo.store.values import (
     UserUsage,
     WorkerInfo,
 )
+from tests.conformance.model.admission import DAY_MS
+from tests.conformance.model.state import JobRow, LeaseRow, TicketRow, WorkerRow, certain
+from tests.conformance.model.upkeep import Upkeep
+
+
+def comes_after(place: Cursor, cursor: Cursor, *, newest_first: bool) -> bool:
+    if place.in_line != cursor.in_line or cursor.last is None:
+        return cursor.in_line or not place.in_line
+    if newest_first and not place.in_line:
+        return certain(place.last) < cursor.last
+    return certain(place.last) > cursor.last
 
 
 class Reads(Upkeep):
@@ -100,7 +112,8 @@ class Reads(Upkeep):
         parent: str | None = None,
         limit: int = 100,
         newest_first: bool = False,
-    ) -> tuple[Job, ...]:
+        after: str | None = None,
+    ) -> JobsPage:
         def is_wanted(job: Job) -> bool:
             return (
                 (status is None or status in (job.status, job.state))
@@ -111,29 +124,40 @@ class Reads(Upkeep):
 
         others = [row for row in self.state.jobs.values() if row.state is not State.QUEUED]
         others.sort(key=lambda row: row.number, reverse=newest_first)
-        jobs = [self.as_job(row) for row in (*self.in_line(), *others)]
-        return tuple(filter(is_wanted, jobs))[:limit]
+        found: list[Job] = []
+        looked_at = 0
+        cursor = Cursor.read(after)
+        for row in (*self.in_line(), *others):
+            place = Cursor(row.state is State.QUEUED, row.key if row.state is State.QUEUED else row.number)
+            if not comes_after(place, cursor, newest_first=newest_first):
+                continue
+            looked_at += 1
+            if is_wanted(job := self.as_job(row)):
+                found.append(job)
+            if len(found) == limit or looked_at == self.bounds.page:
+                return JobsPage(jobs=tuple(found), next=place.text())
+        return JobsPage(jobs=tuple(found))
 
-    def line(self, *, limit: int) -> tuple[InLine, ...]:
-        return tuple(
-            InLine(id=row.id, task=row.task, tier=row.tier, groups=self.groups_of_job(row)) for row in self.in_line()
-        )[:limit]
+    def line(self, *, limit: int, after: str | None = None) -> LinePage:
+        cursor, at_most = Cursor.read(after), min(limit, self.bounds.page)
+        behind = [row for row in self.in_line() if comes_after(Cursor(True, row.key), cursor, newest_first=False)]
+        page = behind[:at_most]
+        return LinePage(
+            jobs=tuple(InLine(id=row.id, task=row.task, tier=row.tier, groups=self.groups_of_job(row)) for row in page),
+            queued=len(self.in_line()),
+            next=Cursor(True, page[-1].key).text() if page and len(page) == at_most else None,
+        )
 
     def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
         return {row.id: self.place(row) for row in self.in_line() if row.id in job_ids}
 
     def place(self, row: JobRow) -> Place:
-        position, placed_ahead = self.rank(row), None
+        position, original, placed_ahead = self.rank(row), certain(row.position_original), None
         moved = [job for job in self.state.jobs.values() if job.key is not None and was_moved(place_of(job.key))]
-        if position > row.position_original and len(moved) <= MOVED_COUNTED_AT_MOST:
-            ahead = [other for other in self.in_line() if other.key < row.key]
+        if position > original and len(moved) <= MOVED_COUNTED_AT_MOST:
+            ahead = [other for other in self.in_line() if certain(other.key) < certain(row.key)]
             placed_ahead = sum(other.sequence > row.sequence for other in ahead)
-        return Place(
-            position=position, original=row.position_original, placed_ahead=placed_ahead, displaced=row.displaced
-        )
-
-    def waiting_count(self) -> int:
-        return len(self.in_line())
+        return Place(position=position, original=original, placed_ahead=placed_ahead, displaced=row.displaced)
 
     def parent(self, parent: str) -> ParentStatus:
         if parent not in self.state.parents:
@@ -144,8 +168,8 @@ class Reads(Upkeep):
     def blockers(self, job_id: str, *, now: int) -> Blockers:
         row = self.row(job_id)
         blocking = [group for group in self.groups_of_job(row) if not self.has_room(group)]
-        waits_for = row.phase - 1 if row.state is State.WAITING and row.due_at is None else None
-        before = self.phase(row.parent, waits_for) if waits_for is not None else None
+        waits_for = certain(row.phase) - 1 if row.state is State.WAITING and row.due_at is None else None
+        before = self.phase(certain(row.parent), waits_for) if waits_for is not None else None
         heard_last = self.heard_last(row)
         return Blockers(
             job=self.as_job(row),
@@ -171,7 +195,6 @@ class Reads(Upkeep):
 
     def group(self, group: str) -> GroupStatus:
         row = self.group_row(group)
-        waiting = (*self.state.jobs.values(), *self.state.tickets.values())
         slots = sorted((lease.slots[group], lease) for lease in self.holders(group))
         return GroupStatus(
             group=group,
@@ -180,7 +203,7 @@ class Reads(Upkeep):
             paused=row.paused,
             closed_until=None if row.closed_until is None else moment(row.closed_until + self.state.fallen_ms),
             active=len(slots),
-            waiting=sum(one.parked == group for one in waiting),
+            waiting=sum(one.parked == group for one in self.state.jobs_and_tickets()),
             slots=tuple(
                 SlotInfo(
                     slot_id=number,
@@ -193,7 +216,9 @@ class Reads(Upkeep):
             ),
         )
 
-    def groups(self) -> tuple[GroupStatus, ...]:
+    def groups(self, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
+        if names is not None:
+            return tuple(self.group(name) for name in names)
         named = {name for name, row in self.state.groups.items() if row.is_set()}
         held = {group for lease in self.state.leases.values() for group in lease.slots}
         return tuple(msgspec.structs.replace(self.group(name), slots=()) for name in sorted(named | held))
@@ -230,7 +255,7 @@ class Reads(Upkeep):
         """The worker that holds the job, else the one heard of last of those that handle its task."""
         workers = self.state.workers.values()
         if job.state in HELD:
-            return self.state.workers.get(job.worker)
+            return self.state.workers.get(certain(job.worker))
         return min((w for w in workers if w.handles(job.task)), key=lambda w: (-w.heard_at, w.name), default=None)
 
     def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
@@ -244,20 +269,22 @@ class Reads(Upkeep):
         newest_first = reversed(self.state.audit)
         return tuple(entry for entry in newest_first if subject is None or entry.subject == subject)[:limit]
 
-    def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
-        return {name: self.state.averages[name] for name in names if name in self.state.averages}
-
-    def estimate_errors(self, task: str) -> tuple[float, ...]:
-        return self.state.estimate_errors.get(task, ())
+    def observed(self, names: Sequence[str] = (), *, tasks: Sequence[str] = ()) -> Observed:
+        return Observed(
+            averages={name: self.state.averages[name] for name in names if name in self.state.averages},
+            errors={task: self.state.estimate_errors.get(task, ()) for task in tasks},
+        )
 
     def events(
         self,
-        after: int,
+        after: int | None,
         *,
         kinds: Collection[str] | None = None,
         subjects: Collection[str] | None = None,
         limit: int = 1000,
     ) -> Feed:
+        if after is None:
+            return Feed((), self.state.last_event)
         oldest_kept = self.state.events[0].id if self.state.events else 1
         if after < oldest_kept - 1:
             return Feed((), self.state.last_event, reset=True)
@@ -271,9 +298,6 @@ class Reads(Upkeep):
         events = tuple(wanted[:limit])
         return Feed(events, events[-1].id if len(events) == limit else self.state.last_event)
 
-    def newest_event(self) -> int:
-        return self.state.last_event
-
     def might_claim(self, tasks: Sequence[str], *, now: int) -> bool:
         """Whether a claim would find something, or would first have to deal with what has come due."""
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
@@ -281,11 +305,12 @@ class Reads(Upkeep):
         is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
         return is_due or is_over or bool(self.search_whole_line(tasks, places=1))
 
-    def record(self, name: str) -> Record:
-        return self.state.records.get(name, Record())
-
-    def records(self, prefix: str) -> Mapping[str, Record]:
-        return {name: record for name, record in sorted(self.state.records.items()) if name.startswith(prefix)}
+    def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
+        return {
+            known: record
+            for known, record in sorted(self.state.records.items())
+            if (known.startswith(prefix) if name is None else known == name)
+        }
 
     # --- everything -------------------------------------------------------------------------------------------
 
@@ -345,7 +370,7 @@ class Reads(Upkeep):
                 for ticket in state.tickets.values()
             },
             "open": self.open_groups(),
-            "counts": dict(Counter(priority_of(row.key) for row in self.in_line())),
+            "counts": dict(Counter(priority_of(certain(row.key)) for row in self.in_line())),
             "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
             "quota": dict(state.quota),
             "parents": dict(state.parents),
@@ -390,13 +415,14 @@ class Reads(Upkeep):
     def open_groups(self) -> list[tuple[str, str, int]]:
         """The groups that have room and something parked, by task ("" for callers), with the first key there."""
         heads: dict[tuple[str, str], int] = {}
-        for waiting in (*self.in_line(), *self.state.tickets.values()):
+        everybody: list[JobRow | TicketRow] = [*self.in_line(), *self.state.tickets.values()]
+        for waiting in everybody:
             task = waiting.task if isinstance(waiting, JobRow) else ""
             if waiting.parked is not None and self.has_room(waiting.parked):
-                first = heads.get((task, waiting.parked), waiting.key)
-                heads[task, waiting.parked] = min(first, waiting.key)
+                key = certain(waiting.key)
+                heads[task, waiting.parked] = min(heads.get((task, waiting.parked), key), key)
         return sorted((task, group, key) for (task, group), key in heads.items())
 
 
-def moment_or_none(milliseconds: int | None) -> Any:
+def moment_or_none(milliseconds: int | None) -> datetime | None:
     return None if milliseconds is None else moment(milliseconds)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from model_line import recorded_groups
-from model_state import GroupRow, JobRow, LeaseRow
-from model_step import Steps, step
-
 from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
-from qo.policy.groups import looks
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
-from qo.store.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed
+from qo.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed, looks
+from tests.conformance.model.line import recorded_groups
+from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, certain
+from tests.conformance.model.step import Steps, step
 
 
 class Running(Steps):
@@ -51,7 +49,7 @@ class Running(Steps):
         return Claimed(leases=leases, more=bound_reached or due.more)
 
     def start(self, job: JobRow, worker: str, lease_ms: int, claim_id: str, now: int) -> LeaseRow:
-        waited_ms = now - job.joined_at
+        waited_ms = now - certain(job.joined_at)
         lease = self.take(
             job.id,
             groups=recorded_groups(self, job),
@@ -173,6 +171,7 @@ class Running(Steps):
             if job is not None and str(job.ended_token) == outcome.token:
                 return Finished(job_id=job.id, token=outcome.token, state=job.ended_state)
             return Finished(job_id=outcome.job_id, token=outcome.token, lost=True)
+        assert job is not None
         del self.state.leases[lease.token]
         for group, closed_ms in outcome.closed.items():
             self.state.groups.setdefault(group, GroupRow()).closed_until = self.steady(now) + closed_ms
@@ -205,9 +204,9 @@ class Running(Steps):
     def succeed(self, job: JobRow, outcome: Outcome, released: list[JobRow], now: int) -> None:
         job.result, job.error = outcome.result, None
         for average in outcome.averages:
-            self.move_average(average, (now - job.started_at) / 1000)
+            self.move_average(average, (now - certain(job.started_at)) / 1000)
         self.end(job, State.SUCCEEDED, now)
-        following = self.phase(job.parent, job.phase + 1) if job.phase is not None else None
+        following = self.phase(certain(job.parent), job.phase + 1) if job.phase is not None else None
         if following is not None and following.state is State.WAITING:
             if self.has_to_wait(following, now):
                 self.wait_until_due(following)
@@ -215,13 +214,14 @@ class Running(Steps):
                 released.append(following)
 
     def wait_for_retry(self, job: JobRow, outcome: Outcome, now: int) -> None:
-        self.count(f"ended:{State.SCHEDULED}", now - job.started_at, now)
+        retry_after_ms = certain(outcome.retry_after_ms)
+        self.count(f"ended:{State.SCHEDULED}", now - certain(job.started_at), now)
         self.leave_line(job)
         job.state = State.SCHEDULED
         job.worker = job.token = None
         job.error = outcome.error
-        job.run_at = now + outcome.retry_after_ms
-        job.steady_at = self.steady(now) + outcome.retry_after_ms
+        job.run_at = now + retry_after_ms
+        job.steady_at = self.steady(now) + retry_after_ms
         self.wait_until_due(job)
         self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
 
@@ -239,6 +239,6 @@ def becomes_of(outcome: Outcome, job: JobRow) -> State:
     """What a lease that ends with this outcome makes of its job."""
     if job.cancel_wanted and outcome.state in (State.SCHEDULED, State.QUEUED, State.CONFIRMING):
         return State.CANCELLED
-    if outcome.state is State.SCHEDULED and job.attempts >= job.max_attempts:
+    if outcome.state is State.SCHEDULED and job.attempts >= certain(job.max_attempts):
         return State.FAILED
     return outcome.state

@@ -7,11 +7,20 @@ from these rows each time, by definition.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from qo.event import AuditEntry, Event
 from qo.job import JobError, Progress, State
 from qo.policy.ordering import FIRST_SEQUENCE
-from qo.store.values import DEFAULT_LEASE_MS, Mean, Record, Source, Standing, TaskOptions
+from qo.values import DEFAULT_LEASE_MS, Mean, Record, Source, Standing, TaskOptions
+
+Value = TypeVar("Value")
+
+
+def certain(value: Value | None) -> Value:
+    """A value that is never None here: the job's state, or a check of the contract, rules it out."""
+    assert value is not None
+    return value
 
 
 @dataclass
@@ -180,6 +189,9 @@ class ModelState:
     """the store's clock less this is steady time"""
     renewed_since_gap: bool = True
     token_at_gap: int = 0
+
+    def jobs_and_tickets(self) -> list[JobRow | TicketRow]:
+        return [*self.jobs.values(), *self.tickets.values()]
 
     def copy(self) -> ModelState:
         """A state that shares no row with this one. The fields of rows are values that never change in place,

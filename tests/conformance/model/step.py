@@ -6,23 +6,22 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from model_invariants import check_invariants
-from model_reads import Reads
-from model_state import ModelState
-
-from qo.store.values import Bounds
+from qo.values import Bounds
+from tests.conformance.model.invariants import check_invariants
+from tests.conformance.model.reads import Reads
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
+Part = TypeVar("Part", bound="Steps")
 
 
 def step(
-    operation: Callable[Concatenate[Steps, Arguments], Answer],
-) -> Callable[Concatenate[Steps, Arguments], Answer]:
+    operation: Callable[Concatenate[Part, Arguments], Answer],
+) -> Callable[Concatenate[Part, Arguments], Answer]:
     """Wholly or not at all, and never against an invariant."""
 
     @wraps(operation)
-    def whole_step(self: Steps, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+    def whole_step(self: Part, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
         self.before = self.state.copy()
         try:
             answer = operation(self, *args, **kwargs)
@@ -38,7 +37,7 @@ def step(
 class Steps(Reads):
     def __init__(self, bounds: Bounds | None = None) -> None:
         super().__init__(bounds)
-        self.before: ModelState = self.state.copy()
+        self.before = self.state.copy()
 
     def check_invariants(self) -> None:
         check_invariants(self, self.before)

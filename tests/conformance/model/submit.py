@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from model_admission import DAY_MS, give_standing
-from model_state import JobRow
-from model_step import Steps, step
-
-from qo.job import State
+from qo.job import NORMAL, State
 from qo.policy.admission import CAPPED_DELAY_MS
-from qo.policy.ordering import NORMAL
-from qo.store.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
+from qo.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
+from tests.conformance.model.admission import DAY_MS, give_standing
+from tests.conformance.model.state import JobRow, certain
+from tests.conformance.model.step import Steps, step
 
 
 class Submitting(Steps):
@@ -28,17 +26,17 @@ class Submitting(Steps):
         if known is not None:
             return self.accepted(known, now, known=True)
         if submission.phase is not None:
-            taken_by = self.phase(submission.parent, submission.phase)
+            taken_by = self.phase(certain(submission.parent), submission.phase)
             if taken_by is not None and taken_by.state is not State.CANCELLED:
                 return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by.id)
         before = self.state.copy()
         changes_standing = self.changes_standing(submission)
         ignored: list[LimitIgnored] = []
         if changes_standing:
-            user, standing, project = submission.user, submission.standing, submission.project
+            user, standing, project = certain(submission.user), certain(submission.standing), submission.project
             ignored += self.apply_standing(user, standing, pinned=False, project=project, now=now)
         job = self.new_job(submission, now)
-        in_line = self.waiting_count()
+        in_line = len(self.in_line())
         if self.joins_soon(job, now) and submission.cap is not None and in_line >= submission.cap:
             self.state = before
             return Refusal(id=submission.id, reason=RefusalReason.FULL, waiting=in_line, cap=submission.cap)
@@ -126,7 +124,7 @@ class Submitting(Steps):
 
     def next_state(self, job: JobRow, now: int) -> State:
         if job.phase is not None and job.phase > 1:
-            before = self.phase(job.parent, job.phase - 1)
+            before = self.phase(certain(job.parent), job.phase - 1)
             if before is None or before.state is not State.SUCCEEDED:
                 return State.WAITING
         return State.SCHEDULED if self.has_to_wait(job, now) else State.QUEUED
@@ -142,7 +140,7 @@ class Submitting(Steps):
         self.state.jobs[job.id] = job
         self.count("submitted", 0, now)
         if job.user is not None:
-            self.charge(job.user, job.quota_day, 1)
+            self.charge(job.user, certain(job.quota_day), 1)
             if job.user in self.state.users:
                 self.state.users[job.user].last_job = job.number
         if job.parent is not None:

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
-
-from model_admission import DAY_MS, Admission
-from model_line import MINUTE_MS
-from model_state import JobRow, LeaseRow
 
 from qo.event import AGED, LEASE_LOST
 from qo.job import ENDED, JobError, State, moment
 from qo.policy.figures import own_group_of
 from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
-from qo.store.values import Portion, Reminder, Source
+from qo.values import Keep, Portion, Reminder, Source, looks
+from tests.conformance.model.admission import DAY_MS, Admission
+from tests.conformance.model.line import MINUTE_MS
+from tests.conformance.model.state import JobRow, LeaseRow, ModelState, certain
 
 Item = TypeVar("Item")
 
 
 class Upkeep(Admission):
+    before: ModelState
+    """the state at the beginning of the step"""
+    left: int
+    """what is left of the portion that the parts of upkeep share"""
+    left_over: bool
+    """whether a part of upkeep found more than its share"""
+
     # --- the clock --------------------------------------------------------------------------------------------
 
     def note_time(self, now: int) -> bool:
@@ -99,7 +105,7 @@ class Upkeep(Admission):
         job = self.state.jobs[lease.holder]
         if job.cancel_wanted:
             self.end(job, State.CANCELLED, now)
-        elif job.attempts >= job.max_attempts:
+        elif job.attempts >= certain(job.max_attempts):
             job.error = JobError(
                 message=f"The worker stopped responding, and all {job.max_attempts} attempts are used."
             )
@@ -110,85 +116,80 @@ class Upkeep(Admission):
 
     # --- aging, confirmations ---------------------------------------------------------------------------------
 
-    def age_jobs(self, period_ms: int, now: int) -> Portion:
-        waited = [job for job in self.in_line() if job.aged_at <= now - period_ms]
-        portion, more = self.portion_of(
-            sorted(waited, key=lambda job: (job.aged_at, job.number)), groups=lambda job: len(self.groups_of_job(job))
-        )
+    def age_jobs(self, period_ms: int, now: int) -> list[str]:
+        waited = [job for job in self.in_line() if certain(job.aged_at) <= now - period_ms]
+        longest_first = sorted(waited, key=lambda job: (job.aged_at, job.number))
         moved_up = []
-        for job in portion:
+        for job in self.share_of(longest_first, groups=lambda job: len(self.groups_of_job(job))):
             job.aged_at = now
-            priority = aged_priority(priority_of(job.key))
+            key = certain(job.key)
+            priority = aged_priority(priority_of(key))
             if priority is None:
                 continue
-            job.key = order_key(priority, place_of(job.key))
+            job.key = order_key(priority, place_of(key))
             self.enter(job, now)
             self.tell(AGED, job.id, {"priority": priority}, now)
             moved_up.append(job.id)
-        return Portion(ids=tuple(moved_up), more=more)
+        return moved_up
 
     def confirming(self) -> list[JobRow]:
         """Those that wait for a person, longest first."""
         jobs = [job for job in self.state.jobs.values() if job.state is State.CONFIRMING]
         return sorted(jobs, key=lambda job: (job.confirmation_required_at, job.number))
 
-    def fail_those_unconfirmed(self, after_ms: int, error: JobError, now: int) -> Portion:
-        late = [job for job in self.confirming() if job.confirmation_required_at <= now - after_ms]
-        portion, more = self.portion_of(late)
+    def fail_those_unconfirmed(self, after_ms: int, error: JobError, now: int) -> list[str]:
+        late = [job for job in self.confirming() if certain(job.confirmation_required_at) <= now - after_ms]
+        portion = self.share_of(late)
         for job in portion:
             job.error = error
             self.end(job, State.FAILED, now)
-        return Portion(ids=tuple(job.id for job in portion), more=more)
+        return [job.id for job in portion]
 
-    def hand_out_reminders(self, ages_ms: Iterable[int], now: int) -> tuple[Reminder, ...]:
-        ages = list(ages_ms)
-
+    def hand_out_reminders(self, ages_ms: Sequence[int], now: int) -> list[Reminder]:
         def due(job: JobRow) -> int:
-            return sum(job.confirmation_required_at + age <= now for age in ages)
+            return sum(certain(job.confirmation_required_at) + age <= now for age in ages_ms)
 
         numbered = [(job, number) for job in self.confirming() for number in range(job.reminded + 1, due(job) + 1)]
-        portion, _ = self.portion_of(numbered)
+        portion = self.share_of(numbered)
         for job, number in portion:
             job.reminded = number
-        return tuple(
+        return [
             Reminder(
                 job_id=job.id,
                 number=number,
                 confirmation_required_at=moment(job.confirmation_required_at),
             )
             for job, number in portion
-        )
+        ]
 
     # --- retention --------------------------------------------------------------------------------------------
 
-    def forget_the_past(self, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int, now: int) -> Portion:
-        jobs, more_jobs = self.portion_of(self.jobs_to_forget(now - keep_ms, keep_jobs))
+    def forget_the_past(self, keep: Keep, now: int) -> list[str]:
+        jobs = self.share_of(self.jobs_to_forget(now - keep.ms, keep.jobs))
         for job in jobs:
             del self.state.jobs[job.id]
             if job.parent is not None and not self.jobs_of_parent(job.parent):
                 del self.state.parents[job.parent]
-        more_others = [
-            self.forget_events(keep_events),
-            self.forget_audit(keep_audit),
-            self.sum_up_series((now - keep_ms) // MINUTE_MS),
-            self.forget_quota(now // DAY_MS),
-            self.forget_users(),
-            self.forget_limits(),
-            self.forget_workers(now - keep_ms),
-        ]
-        return Portion(ids=tuple(job.id for job in jobs), more=more_jobs or any(more_others))
+        self.forget_events(keep.events)
+        self.forget_audit(keep.audit)
+        self.sum_up_series((now - keep.ms) // MINUTE_MS)
+        self.forget_quota(now // DAY_MS)
+        self.forget_users()
+        self.forget_limits()
+        self.forget_workers(now - keep.ms)
+        return [job.id for job in jobs]
 
     def jobs_to_forget(self, ended_until: int, keep_jobs: int) -> list[JobRow]:
         """Oldest first. The phases of a parent go together, when the last one to end may go."""
 
         def by_age(job: JobRow) -> tuple[int, int]:
-            return (job.finished_at, job.number)
+            return (certain(job.finished_at), job.number)
 
         ended = sorted((job for job in self.state.jobs.values() if job.state in ENDED), key=by_age)
         too_many = ended[: max(0, len(ended) - keep_jobs)]
 
         def may_go(job: JobRow) -> bool:
-            return job.finished_at <= ended_until or job in too_many
+            return certain(job.finished_at) <= ended_until or job in too_many
 
         def all_may_go(parent: str) -> bool:
             jobs = self.jobs_of_parent(parent)
@@ -199,43 +200,37 @@ class Upkeep(Admission):
     def oldest_kept_number(self) -> float:
         return min((job.number for job in self.state.jobs.values()), default=float("inf"))
 
-    def forget_events(self, keep_events: int) -> bool:
+    def forget_events(self, keep_events: int) -> None:
         keep = max(1, keep_events)  # the newest tells followers how far the feed has come
-        portion, more = self.portion_of(self.state.events[: max(0, len(self.state.events) - keep)])
-        del self.state.events[: len(portion)]
-        return more
+        # What this step itself appended comes on top.
+        before = [event for event in self.state.events if event.id <= self.before.last_event]
+        del self.state.events[: len(self.share_of(before[: max(0, len(before) - keep)]))]
 
-    def forget_audit(self, keep_audit: int) -> bool:
-        portion, more = self.portion_of(self.state.audit[: max(0, len(self.state.audit) - keep_audit)])
-        del self.state.audit[: len(portion)]
-        return more
+    def forget_audit(self, keep_audit: int) -> None:
+        del self.state.audit[: len(self.share_of(self.state.audit[: max(0, len(self.state.audit) - keep_audit)]))]
 
-    def sum_up_series(self, first_kept_minute: int) -> bool:
+    def sum_up_series(self, first_kept_minute: int) -> None:
         old = [(minute, name) for name, minute in self.state.series if 0 < minute < first_kept_minute]
-        portion, more = self.portion_of(sorted(old))
-        for minute, name in portion:
+        for minute, name in self.share_of(sorted(old)):
             count, total_ms = self.state.series.pop((name, minute))
             group = own_group_of(name)
             if group is not None and (group not in self.state.groups or self.state.groups[group].limit is None):
                 continue
             count_before, total_before = self.state.series.get((name, 0), (0, 0))
             self.state.series[name, 0] = (count_before + count, total_before + total_ms)
-        return more
 
-    def forget_users(self) -> bool:
+    def forget_users(self) -> None:
         charged = {user for user, _ in self.state.quota}
         past = [
             (row.last_job, name)
             for name, row in self.state.users.items()
             if not row.pinned and name not in charged and row.last_job < self.oldest_kept_number()
         ]
-        portion, more = self.portion_of(sorted(past))
-        for _, name in portion:
+        for _, name in self.share_of(sorted(past)):
             del self.state.users[name]
-        return more
 
-    def forget_limits(self) -> bool:
-        parked_in = {waiting.parked for waiting in (*self.state.jobs.values(), *self.state.tickets.values())}
+    def forget_limits(self) -> None:
+        parked_in = {waiting.parked for waiting in self.state.jobs_and_tickets()}
         past = [
             (row.last_job, name)
             for name, row in self.state.groups.items()
@@ -244,27 +239,28 @@ class Upkeep(Admission):
             and name not in parked_in
             and row.last_job < self.oldest_kept_number()
         ]
-        portion, more = self.portion_of(sorted(past))
-        for _, name in portion:
+        for _, name in self.share_of(sorted(past)):
             self.state.groups[name].limit = self.state.groups[name].source = None
             sums = [figure for figure, minute in self.state.series if minute == 0]
             for figure in sums:
                 if own_group_of(figure) == name:
                     del self.state.series[figure, 0]
-        return more
 
-    def forget_quota(self, today: int) -> bool:
-        portion, more = self.portion_of(sorted((day, user) for user, day in self.state.quota if day < today))
-        for day, user in portion:
+    def forget_quota(self, today: int) -> None:
+        for day, user in self.share_of(sorted((day, user) for user, day in self.state.quota if day < today)):
             del self.state.quota[user, day]
-        return more
 
-    def forget_workers(self, expired_until: int) -> bool:
+    def forget_workers(self, expired_until: int) -> None:
         gone = [name for name, worker in self.state.workers.items() if worker.expires_at <= expired_until]
-        portion, more = self.portion_of(sorted(gone))
-        for name in portion:
+        for name in self.share_of(sorted(gone)):
             del self.state.workers[name]
-        return more
+
+    def share_of(self, items: list[Item], groups: Callable[[Item], int] = lambda _: 1) -> list[Item]:
+        """What fits into what is left of the portion that the parts of upkeep share."""
+        portion = items[: within_portion(self.left, map(groups, items))]
+        self.left = max(0, self.left - sum(max(1, looks(groups(item))) for item in portion))
+        self.left_over = self.left_over or len(portion) < len(items)
+        return portion
 
     def portion_of(self, items: list[Item], groups: Callable[[Item], int] = lambda _: 1) -> tuple[list[Item], bool]:
         """What one step deals with, and whether there is more; `groups` where those count."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, TypedDict
 
 from qo.job import Job, JobError, State
-from qo.store.base import Store
-from qo.store.values import (
+from qo.store.contract import Store
+from qo.store.paging import read_jobs
+from qo.values import (
     Accepted,
     Advance,
     Finished,
     Grant,
+    GroupStatus,
     Lease,
     Limit,
     LimitIgnored,
@@ -27,6 +29,8 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    UpkeepDone,
+    UpkeepRules,
 )
 
 SECOND = 1000
@@ -49,6 +53,12 @@ def fresh_id(prefix: str) -> str:
     return f"{prefix}-{next(_fresh)}"
 
 
+def at(store: Store, now: int | None) -> Store:
+    """Set the store's clock, and leave it so. None: the store's own."""
+    store.clock = None if now is None else lambda: now
+    return store
+
+
 # --- submitting -------------------------------------------------------------------------------------------------
 
 
@@ -57,14 +67,17 @@ def submission(job_id: str, *, task: str = "work", **fields: Any) -> Submission:
 
 
 async def try_submit(store: Store, job_id: str, *, now: int | None = NOW, **fields: Any) -> Accepted | Refusal:
-    (answer,) = await store.submit([submission(job_id, **fields)], now=now)
+    (answer,) = await at(store, now).submit([submission(job_id, **fields)])
+    return answer
+
+
+def accepted(answer: Accepted | Refusal) -> Accepted:
+    assert isinstance(answer, Accepted), answer
     return answer
 
 
 async def submit(store: Store, job_id: str, *, now: int | None = NOW, **fields: Any) -> Job:
-    answer = await try_submit(store, job_id, now=now, **fields)
-    assert isinstance(answer, Accepted), answer
-    return answer.job
+    return accepted(await try_submit(store, job_id, now=now, **fields)).job
 
 
 async def submit_all(store: Store, job_ids: Iterable[str], *, now: int | None = NOW, **fields: Any) -> list[Job]:
@@ -76,9 +89,8 @@ async def submit_list(store: Store, submissions: Sequence[Submission], *, now: i
     """Many jobs in as few steps as is polite."""
     jobs = []
     for start in range(0, len(submissions), 500):
-        for answer in await store.submit(submissions[start : start + 500], now=now):
-            assert isinstance(answer, Accepted), answer
-            jobs.append(answer.job)
+        for answer in await at(store, now).submit(submissions[start : start + 500]):
+            jobs.append(accepted(answer).job)
     return jobs
 
 
@@ -89,6 +101,16 @@ def numbered(prefix: str, amount: int) -> list[str]:
 # --- running ----------------------------------------------------------------------------------------------------
 
 
+class ClaimArguments(TypedDict):
+    """The arguments of a store's `claim`, for tests that repeat one."""
+
+    worker: str
+    tasks: Sequence[str]
+    places: int
+    lease_ms: int
+    claim_id: str
+
+
 async def claim(
     store: Store, *, places: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
     now: int | None = NOW,
@@ -96,13 +118,8 @@ async def claim(
     """All that a worker gets for its places, asking again as long as a bound was what ended the search."""
     leases: list[Lease] = []
     for _ in range(_STEPS_AT_MOST):
-        claimed = await store.claim(
-            worker=worker,
-            tasks=tasks,
-            places=places - len(leases),
-            lease_ms=lease_ms,
-            claim_id=fresh_id("claim"),
-            now=now,
+        claimed = await at(store, now).claim(
+            worker=worker, tasks=tasks, places=places - len(leases), lease_ms=lease_ms, claim_id=fresh_id("claim")
         )
         leases += claimed.leases
         if not claimed.more or len(leases) == places:
@@ -121,12 +138,12 @@ async def start(store: Store, job_id: str, *, now: int | None = NOW, worker: str
 
 async def run(store: Store, lease: Lease, *, now: int | None = NOW, **fields: Any) -> bool:
     """The handler reports something, which makes a starting job running. False: the lease was lost."""
-    (held,) = await store.advance([Advance(job_id=lease.job.id, token=lease.token, **fields)], now=now)
+    (held,) = await at(store, now).advance([Advance(job_id=lease.job.id, token=lease.token, **fields)])
     return not held.lost
 
 
 async def finish(store: Store, lease: Lease, state: State, *, now: int | None = NOW, **fields: Any) -> Finished:
-    (finished,) = await store.finish([outcome(lease, state, **fields)], now=now)
+    (finished,) = await at(store, now).finish([outcome(lease, state, **fields)])
     return finished
 
 
@@ -135,7 +152,7 @@ def outcome(lease: Lease, state: State, **fields: Any) -> Outcome:
 
 
 async def succeed(store: Store, *leases: Lease, now: int | None = NOW) -> list[Finished]:
-    return await store.finish([outcome(lease, State.SUCCEEDED, result=b"1") for lease in leases], now=now)
+    return await at(store, now).finish([outcome(lease, State.SUCCEEDED, result=b"1") for lease in leases])
 
 
 async def fail(store: Store, lease: Lease, *, now: int | None = NOW, error: JobError = BROKEN) -> Finished:
@@ -159,7 +176,7 @@ async def ask_to_confirm(store: Store, lease: Lease, *, now: int | None = NOW, m
 async def renew(store: Store, *leases: Lease, now: int | None = NOW, lease_ms: int = LEASE) -> list[bool]:
     """Which of them are still held."""
     renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=lease_ms) for lease in leases]
-    return [not held.lost for held in (await store.renew(renewals, now=now)).held]
+    return [not held.lost for held in (await at(store, now).renew(renewals)).held]
 
 
 # --- time -------------------------------------------------------------------------------------------------------
@@ -167,7 +184,7 @@ async def renew(store: Store, *leases: Lease, now: int | None = NOW, lease_ms: i
 
 async def catch_up(store: Store, *, now: int | None = NOW) -> list[str]:
     """Deal with all that has come due by now."""
-    return await whole(lambda: store.catch_up(now=now))
+    return await whole(lambda: at(store, now).catch_up())
 
 
 async def pass_time(store: Store, *, since: int, until: int) -> list[str]:
@@ -189,8 +206,27 @@ async def whole(step: Any) -> list[str]:
     raise AssertionError("a bounded step said `more` without end")
 
 
+async def upkeep(store: Store, *, now: int | None, **rules: Any) -> UpkeepDone:
+    """One step of upkeep."""
+    return await at(store, now).upkeep(UpkeepRules(**rules))
+
+
+async def whole_upkeep(store: Store, *, now: int | None, **rules: Any) -> UpkeepDone:
+    """Upkeep until there is no more of it, and what it did in all."""
+    steps: list[UpkeepDone] = []
+    while not steps or steps[-1].more:
+        assert len(steps) < _STEPS_AT_MOST, "upkeep said `more` without end"
+        steps.append(await upkeep(store, now=now, **rules))
+    return UpkeepDone(
+        aged=tuple(job_id for one in steps for job_id in one.aged),
+        failed=tuple(job_id for one in steps for job_id in one.failed),
+        reminders=tuple(reminder for one in steps for reminder in one.reminders),
+        forgotten=tuple(job_id for one in steps for job_id in one.forgotten),
+    )
+
+
 async def age(store: Store, *, now: int, period_ms: int = HOUR) -> list[str]:
-    return await whole(lambda: store.age(period_ms=period_ms, now=now))
+    return list((await whole_upkeep(store, now=now, aging_period_ms=period_ms)).aged)
 
 
 # --- limits, callers, workers -----------------------------------------------------------------------------------
@@ -205,7 +241,7 @@ async def limit(
     now: int | None = NOW,
     by: str | None = None,
 ) -> tuple[LimitIgnored, ...]:
-    return await store.set_limits([Limit(group=group, slots=slots, source=source)], by=by, now=now)
+    return await at(store, now).set_limits([Limit(group=group, slots=slots, source=source)], by=by)
 
 
 def ticket(holder: str, *groups: str, lease_ms: int = LEASE, **fields: Any) -> Ticket:
@@ -213,7 +249,7 @@ def ticket(holder: str, *groups: str, lease_ms: int = LEASE, **fields: Any) -> T
 
 
 async def acquire(store: Store, holder: str, *groups: str, now: int | None = NOW, **fields: Any) -> Grant:
-    (grant,) = await store.acquire([ticket(holder, *groups, **fields)], now=now)
+    (grant,) = await at(store, now).acquire([ticket(holder, *groups, **fields)])
     return grant
 
 
@@ -221,7 +257,7 @@ async def register(
     store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
 ) -> Registered:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
-    return await store.register(Registration(name=name, tasks=options, places=places, **fields), now=now)
+    return await at(store, now).register(Registration(name=name, tasks=options, places=places, **fields))
 
 
 def standing(tier: str = "partner", **fields: Any) -> Standing:
@@ -241,11 +277,16 @@ async def state(store: Store, job_id: str) -> State:
 
 async def line(store: Store) -> list[str]:
     """The jobs in line, first to last."""
-    return [job.id for job in await store.jobs(status="queued", limit=20_000)]
+    return [job.id for job in await read_jobs(store, status="queued", limit=20_000)]
 
 
-async def holders(store: Store, group: str) -> dict[int, str]:
-    return {slot.slot_id: slot.holder for slot in (await store.group(group)).slots}
+async def group_status(store: Store, name: str) -> GroupStatus:
+    (status,) = await store.groups([name])
+    return status
+
+
+async def holders(store: Store, name: str) -> dict[int, str]:
+    return {slot.slot_id: slot.holder for slot in (await group_status(store, name)).slots}
 
 
 async def held(store: Store, *groups: str) -> dict[str, list[str]]:
@@ -253,8 +294,8 @@ async def held(store: Store, *groups: str) -> dict[str, list[str]]:
     return {group: list((await holders(store, group)).values()) for group in groups}
 
 
-async def active(store: Store, group: str) -> int:
-    return (await store.group(group)).active
+async def active(store: Store, name: str) -> int:
+    return (await group_status(store, name)).active
 
 
 async def events_of(store: Store, subject: str) -> list[tuple[str, dict[str, Any]]]:

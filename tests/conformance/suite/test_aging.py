@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from harness import HOUR, LEASE, MINUTE, NOW, age, claim, events_of, hand_back, ids, line, pass_time, submit
 
-from qo.store.base import Store
+from qo.store.contract import Store
+from tests.conformance.suite.harness import (
+    HOUR,
+    LEASE,
+    MINUTE,
+    NOW,
+    age,
+    at,
+    claim,
+    events_of,
+    hand_back,
+    ids,
+    line,
+    pass_time,
+    submit,
+)
 
 pytestmark = pytest.mark.small_bounds
 
@@ -95,7 +109,7 @@ async def test_aging_changes_the_order_only(store: Store) -> None:
 
 
 async def test_a_paused_background_job_that_ages_does_not_slip_out(store: Store) -> None:
-    await store.set_paused("priority:90", True, now=NOW)
+    await at(store, NOW).set_paused("priority:90", True)
     await submit(store, "background", priority=90)
     await submit(store, "normal", priority=50)
 
@@ -104,7 +118,7 @@ async def test_a_paused_background_job_that_ages_does_not_slip_out(store: Store)
 
     assert await line(store) == ["background", "normal"]
     assert ids(await claim(store, places=5, now=NOW + 6 * HOUR)) == ["normal"]
-    await store.set_paused("priority:90", False, now=NOW + 6 * HOUR)
+    await at(store, NOW + 6 * HOUR).set_paused("priority:90", False)
     assert ids(await claim(store, places=5, now=NOW + 6 * HOUR)) == ["background"]
 
 
@@ -113,7 +127,7 @@ async def test_a_priority_set_by_a_person_replaces_what_aging_did(store: Store) 
     await submit(store, "normal", priority=60)
     await age(store, now=NOW + HOUR)
 
-    await store.set_priority(90, job_id="low", now=NOW + HOUR)
+    await at(store, NOW + HOUR).set_priority(90, job_id="low")
 
     assert await line(store) == ["normal", "low"]
 
@@ -128,7 +142,7 @@ async def test_an_aged_job_that_comes_back_keeps_its_key_and_waits_anew(store: S
     aged_too_soon = await age(store, now=NOW + 2 * HOUR)
 
     assert aged_too_soon == ["normal"]
-    await store.set_priority(50, job_id="normal", now=NOW + 2 * HOUR)
+    await at(store, NOW + 2 * HOUR).set_priority(50, job_id="normal")
     assert await line(store) == ["low", "normal"]
 
 

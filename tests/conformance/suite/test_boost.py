@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from harness import NOW, ask_to_confirm, claim, ids, line, numbered, standing, submit, submit_all
 
-from qo.store.base import Store
+from qo.store.contract import Store
+from tests.conformance.suite.harness import (
+    NOW,
+    ask_to_confirm,
+    at,
+    claim,
+    ids,
+    line,
+    numbered,
+    standing,
+    submit,
+    submit_all,
+)
 
 pytestmark = pytest.mark.small_bounds
 
@@ -56,7 +67,7 @@ async def test_places_that_others_left_are_not_made_up_for(store: Store) -> None
     """Boost counts places drawn, not jobs still waiting: two of the five before have started."""
     await submit_all(store, numbered("base", 10))
     await claim(store, places=2)
-    await store.cancel(job_id="base00010", now=NOW)
+    await at(store, NOW).cancel(job_id="base00010")
 
     await submit(store, "boosted", user="u1", standing=standing(boost=5))
 
@@ -70,6 +81,6 @@ async def test_a_place_drawn_anew_is_drawn_with_the_boost(store: Store) -> None:
     await ask_to_confirm(store, lease)
     await submit_all(store, ["a", "b", "c"])
 
-    await store.confirm("boosted", now=NOW)
+    await at(store, NOW).confirm("boosted")
 
     assert await line(store) == ["a", "boosted", "b", "c"]

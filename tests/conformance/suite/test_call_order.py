@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from harness import LEASE, NOW, claim, fresh_id, limit, succeed, try_submit
 
 from qo.errors import JobNotFound
 from qo.job import State, moment
-from qo.store.base import Store
-from qo.store.values import Advance, Renewal, Ticket
+from qo.store.contract import Store
+from qo.values import Advance, Finished, Held, Renewal, Ticket
+from tests.conformance.suite.harness import LEASE, NOW, at, claim, fresh_id, group_status, limit, succeed, try_submit
 
 TURNS = range(6)
 """of the event loop, after which a call is cancelled: before it was begun, on its way, and when it was answered"""
@@ -42,11 +42,11 @@ async def test_a_release_comes_behind_the_cancelled_request_of_its_holder(store:
     await limit(store, "api", 1)
     others = await busy(store)
     for holder in ("ann", "bob"):  # one gets the slot, one stands in line
-        await cancelled_after(turns, store.acquire([ticket(holder)], now=NOW))
-    await store.release([("ann", None), ("bob", None)], now=NOW)
+        await cancelled_after(turns, at(store, NOW).acquire([ticket(holder)]))
+    await at(store, NOW).release([("ann", None), ("bob", None)])
     await asyncio.gather(*others)
 
-    status = await store.group("api")
+    status = await group_status(store, "api")
     assert (status.active, status.waiting) == (0, 0)
 
 
@@ -57,14 +57,16 @@ async def test_a_job_whose_submit_was_cancelled_is_there_to_be_cancelled_or_neve
     others = await busy(store)
     await cancelled_after(turns, try_submit(store, "job"))
     try:
-        (job,) = await store.cancel(job_id="job", now=NOW)
+        (job,) = await at(store, NOW).cancel(job_id="job")
         expected = job.state
     except JobNotFound:
         expected = None
     await asyncio.gather(*others)
 
     assert expected in (State.CANCELLED, None)
-    assert [job.state for job in await store.jobs(limit=100) if job.id == "job"] == ([expected] if expected else [])
+    assert [job.state for job in (await store.jobs(limit=100)).jobs if job.id == "job"] == (
+        [expected] if expected else []
+    )
 
 
 async def test_a_renewal_and_an_extension_begun_together_end_no_earlier_than_either_was_told(store: Store) -> None:
@@ -75,7 +77,7 @@ async def test_a_renewal_and_an_extension_begun_together_end_no_earlier_than_eit
     renewal = Renewal(holder="job", token=lease.token, lease_ms=LEASE)
 
     answers = await asyncio.gather(
-        *(store.renew([each], now=NOW + LEASE // 2) for each in (extension, renewal, extension))
+        *(at(store, NOW + LEASE // 2).renew([each]) for each in (extension, renewal, extension))
     )
     (present,) = await store.leases()
 
@@ -91,14 +93,15 @@ async def test_calls_that_are_begun_together_take_effect_in_their_order(store: S
 
     *_, held, finished, advanced = await asyncio.gather(
         try_submit(store, "job"),
-        store.cancel(job_id="job", now=NOW),
-        store.acquire([ticket("ann")], now=NOW),
-        store.release([("ann", None)], now=NOW),
-        store.advance([Advance(job_id="running", token=lease.token)], now=NOW),
+        at(store, NOW).cancel(job_id="job"),
+        at(store, NOW).acquire([ticket("ann")]),
+        at(store, NOW).release([("ann", None)]),
+        at(store, NOW).advance([Advance(job_id="running", token=lease.token)]),
         succeed(store, lease),
-        store.advance([Advance(job_id="running", token=lease.token, stage="late")], now=NOW),
+        at(store, NOW).advance([Advance(job_id="running", token=lease.token, stage="late")]),
     )
 
     assert (await store.job("job")).state is State.CANCELLED
-    assert (await store.group("api")).active == 0
-    assert [answer.lost for (answer,) in (held, finished, advanced)] == [False, False, True]
+    assert (await group_status(store, "api")).active == 0
+    answers = cast("list[list[Held | Finished]]", [held, finished, advanced])
+    assert [answer.lost for (answer,) in answers] == [False, False, True]

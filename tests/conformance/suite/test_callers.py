@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.job import moment
+from qo.store.contract import HANDED_OVER_LEASE_MS, Store
+from qo.values import Grant, Renewal
+from tests.conformance.suite.harness import (
     LEASE,
     NOW,
     SECOND,
     acquire,
     active,
+    at,
     catch_up,
     claim,
     events_of,
+    group_status,
     held,
     kinds_of,
     limit,
@@ -24,10 +32,6 @@ from harness import (
     ticket,
 )
 
-from qo.job import moment
-from qo.store.base import HANDED_OVER_LEASE_MS, Store
-from qo.store.values import Grant, Renewal
-
 pytestmark = pytest.mark.small_bounds
 
 WAIT = 15 * SECOND
@@ -37,9 +41,9 @@ async def test_a_handed_over_lease_is_never_longer_than_the_one_that_was_asked_f
     await limit(store, "gpu", 1)
     await acquire(store, "a", "gpu")
     await acquire(store, "b", "gpu", lease_ms=2000)
-    await store.release([("a", None)], now=NOW)
+    await at(store, NOW).release([("a", None)])
 
-    (slot,) = (await store.group("gpu")).slots
+    (slot,) = (await group_status(store, "gpu")).slots
     assert (slot.holder, slot.expires_at) == ("b", moment(NOW + 2000))
 
 
@@ -51,7 +55,7 @@ async def test_a_caller_takes_a_slot_in_each_of_its_groups(store: Store) -> None
 
     assert grant.slots == {"provider:ollama": 0, "providers": 0}
     assert (grant.expires_at, grant.waiting) == (moment(NOW + LEASE), False)
-    (slot,) = (await store.group("providers")).slots
+    (slot,) = (await group_status(store, "providers")).slots
     assert (slot.holder, slot.worker_id, slot.token) == ("h", "w1", grant.token)
 
 
@@ -83,7 +87,7 @@ async def test_callers_who_wait_get_their_slots_in_the_order_they_came(store: St
 
     order = []
     for _ in range(3):
-        await store.release([(present.holder, present.token)], now=NOW)
+        await at(store, NOW).release([(present.holder, present.token)])
         (holder,) = (await held(store, "gpu"))["gpu"]
         present = await acquire(store, holder, "gpu")
         order.append(holder)
@@ -98,7 +102,7 @@ async def test_a_callers_priority_orders_it_among_the_others(store: Store) -> No
     await acquire(store, "normal", "gpu")
     await acquire(store, "urgent", "gpu", priority=10)
 
-    await store.release([("a", present.token)], now=NOW)
+    await at(store, NOW).release([("a", present.token)])
 
     assert await held(store, "gpu") == {"gpu": ["urgent"]}
 
@@ -110,7 +114,7 @@ async def test_a_new_caller_does_not_get_past_those_who_wait(store: Store) -> No
     gpu = await acquire(store, "a", "gpu")
     await acquire(store, "b", "gpu")
 
-    await store.release([("a", gpu.token)], now=NOW)
+    await at(store, NOW).release([("a", gpu.token)])
     late = await acquire(store, "late", "gpu")
 
     assert late.waiting
@@ -134,9 +138,9 @@ async def test_a_slot_handed_over_later_is_a_short_lease_and_told(store: Store) 
     first = await acquire(store, "a", "gpu")
     await acquire(store, "b", "gpu")
 
-    await store.release([("a", first.token)], now=NOW + 1000)
+    await at(store, NOW + 1000).release([("a", first.token)])
 
-    (slot,) = (await store.group("gpu")).slots
+    (slot,) = (await group_status(store, "gpu")).slots
     assert (slot.holder, slot.expires_at) == ("b", moment(NOW + 1000 + HANDED_OVER_LEASE_MS))
     told = {"token": slot.token, "slots": {"gpu": 0}, "expires_at": NOW + 1000 + HANDED_OVER_LEASE_MS}
     assert await events_of(store, "b") == [("granted", told)]
@@ -147,10 +151,11 @@ async def test_the_first_renewal_makes_a_handed_over_slot_a_full_lease(store: St
     await limit(store, "gpu", 1)
     first = await acquire(store, "a", "gpu")
     await acquire(store, "b", "gpu")
-    await store.release([("a", first.token)], now=NOW)
+    await at(store, NOW).release([("a", first.token)])
     grant = await acquire(store, "b", "gpu")
 
-    (renewed,) = (await store.renew([Renewal(holder="b", token=grant.token, lease_ms=LEASE)], now=NOW + 5000)).held
+    assert grant.token is not None
+    (renewed,) = (await at(store, NOW + 5000).renew([Renewal(holder="b", token=grant.token, lease_ms=LEASE)])).held
 
     assert grant.expires_at == moment(NOW + HANDED_OVER_LEASE_MS)
     assert renewed.expires_at == moment(NOW + 5000 + LEASE)
@@ -161,7 +166,7 @@ async def test_a_handed_over_slot_that_nobody_notices_goes_to_the_next(store: St
     first = await acquire(store, "a", "gpu")
     await acquire(store, "dead", "gpu")
     await acquire(store, "alive", "gpu", wait_ms=60 * SECOND)
-    await store.release([("a", first.token)], now=NOW)
+    await at(store, NOW).release([("a", first.token)])
 
     await catch_up(store, now=NOW + HANDED_OVER_LEASE_MS)
 
@@ -177,10 +182,10 @@ async def test_a_waiting_caller_lives_as_long_as_it_asks_or_renews(store: Store)
     await acquire(store, "dies", "gpu", wait_ms=WAIT)
 
     await acquire(store, "asks", "gpu", wait_ms=WAIT, now=NOW + 10 * SECOND)
-    await store.renew([], tickets=["renews"], now=NOW + 10 * SECOND)
+    await at(store, NOW + 10 * SECOND).renew([], tickets=["renews"])
     await catch_up(store, now=NOW + WAIT)
-    waiting = (await store.group("gpu")).waiting
-    await store.release([("a", first.token)], now=NOW + 16 * SECOND)
+    waiting = (await group_status(store, "gpu")).waiting
+    await at(store, NOW + 16 * SECOND).release([("a", first.token)])
 
     assert waiting == 2
     assert await held(store, "gpu") == {"gpu": ["asks"]}
@@ -192,13 +197,15 @@ async def test_a_dead_caller_is_passed_over_by_a_hand_over(store: Store) -> None
     await acquire(store, "dead", "gpu", wait_ms=WAIT)
     await acquire(store, "alive", "gpu", wait_ms=2 * WAIT)
 
-    await store.release([("a", first.token)], now=NOW + WAIT)
+    await at(store, NOW + WAIT).release([("a", first.token)])
 
     assert await held(store, "gpu") == {"gpu": ["alive"]}
     assert await kinds_of(store, "dead") == []
 
 
-async def test_without_a_wait_a_caller_is_answered_now_and_forgotten(store: Store, snapshot) -> None:
+async def test_without_a_wait_a_caller_is_answered_now_and_forgotten(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await limit(store, "gpu", 1)
     first = await acquire(store, "a", "gpu", wait_ms=0)
 
@@ -216,13 +223,13 @@ async def test_many_callers_at_once_never_have_more_than_the_limit(store: Store)
 
     assert sum(grant.token is not None for grant in grants) == 3
     assert sorted(grant.slots["gpu"] for grant in grants if grant.token) == [0, 1, 2]
-    assert (await store.group("gpu")).active == 3
+    assert (await group_status(store, "gpu")).active == 3
 
 
 async def test_several_tickets_in_one_call_are_served_in_order(store: Store) -> None:
     await limit(store, "gpu", 2)
 
-    grants = await store.acquire([ticket(holder, "gpu") for holder in "abc"], now=NOW)
+    grants = await at(store, NOW).acquire([ticket(holder, "gpu") for holder in "abc"])
 
     assert [(grant.holder, grant.slots, grant.waiting) for grant in grants] == [
         ("a", {"gpu": 0}, False),
@@ -234,12 +241,12 @@ async def test_several_tickets_in_one_call_are_served_in_order(store: Store) -> 
 # --- giving back ------------------------------------------------------------------------------------------------
 
 
-async def test_a_release_needs_the_right_token(store: Store, snapshot) -> None:
+async def test_a_release_needs_the_right_token(store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]) -> None:
     await acquire(store, "a", "gpu")
     other = await acquire(store, "b", "gpu")
     before = await snapshot()
 
-    answers = await store.release([("a", other.token), ("a", "1"), ("nobody", other.token)], now=NOW)
+    answers = await at(store, NOW).release([("a", other.token), ("a", "1"), ("nobody", other.token)])
 
     assert answers == [False, False, False]
     assert await snapshot() == before
@@ -250,18 +257,20 @@ async def test_without_a_token_a_release_gives_back_whatever_that_holder_has(sto
     await acquire(store, "holds", "gpu")
     await acquire(store, "waits", "gpu")
 
-    answers = await store.release([("waits", None), ("holds", None), ("nobody", None)], now=NOW)
+    answers = await at(store, NOW).release([("waits", None), ("holds", None), ("nobody", None)])
 
-    status = await store.group("gpu")
+    status = await group_status(store, "gpu")
     assert answers == [True, True, False]
     assert (status.active, status.waiting) == (0, 0)
 
 
-async def test_a_release_never_touches_a_jobs_lease(store: Store, snapshot) -> None:
+async def test_a_release_never_touches_a_jobs_lease(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     lease = await start(store, "a", groups=("gpu",))
     before = await snapshot()
 
-    answers = await store.release([("a", lease.token), ("a", None)], now=NOW)
+    answers = await at(store, NOW).release([("a", lease.token), ("a", None)])
 
     assert answers == [False, False]
     assert await snapshot() == before
@@ -288,25 +297,27 @@ async def test_a_callers_lease_that_ran_out_frees_its_slots_and_it_is_told(store
     assert await events_of(store, "a") == [
         ("lease_lost", {"token": grant.token, "reason": "expired", "groups": ["gpu"]})
     ]
-    (late,) = (await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=NOW + LEASE)).held
+    assert grant.token is not None
+    (late,) = (await at(store, NOW + LEASE).renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)])).held
     assert late.lost
 
 
 async def test_a_callers_slot_can_be_revoked(store: Store) -> None:
     grant = await acquire(store, "a", "gpu", "api")
 
-    who = await store.revoke("gpu", 0, force=True, by="ops", now=NOW)
+    who = await at(store, NOW).revoke("gpu", 0, force=True, by="ops")
 
     assert who == "a"
     assert (await active(store, "gpu"), await active(store, "api")) == (0, 0)
-    assert await store.release([("a", grant.token)], now=NOW) == [False]
+    assert await at(store, NOW).release([("a", grant.token)]) == [False]
 
 
 async def test_a_renewed_caller_keeps_its_slot(store: Store) -> None:
     grant = await acquire(store, "a", "gpu")
+    assert grant.token is not None
     for step in range(1, 10):
         now = NOW + step * 100 * SECOND
-        (renewed,) = (await store.renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)], now=now)).held
+        (renewed,) = (await at(store, now).renew([Renewal(holder="a", token=grant.token, lease_ms=LEASE)])).held
         await catch_up(store, now=now)
         assert not renewed.lost
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from harness import (
+
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Unlimited
+from tests.conformance.suite.harness import (
     LEASE,
     NOW,
     acquire,
+    at,
     claim,
+    group_status,
     hand_back,
     held,
     ids,
@@ -21,9 +27,6 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.job import State
-from qo.store.base import Store
 
 pytestmark = pytest.mark.small_bounds
 
@@ -50,7 +53,7 @@ async def test_a_freed_slot_goes_to_a_job_before_a_caller_behind_it_when_a_worke
 
     assert await held(store, "gpu") == {"gpu": []}
     assert ids(await claim(store)) == ["job"]
-    assert (await store.group("gpu")).waiting == 1
+    assert (await group_status(store, "gpu")).waiting == 1
 
 
 async def test_a_freed_slot_does_not_wait_for_a_job_that_no_worker_can_take(store: Store) -> None:
@@ -117,10 +120,10 @@ async def test_a_slot_spoken_for_by_a_job_leaves_the_other_ones_to_callers(store
 
 
 async def test_a_caller_waits_behind_a_paused_group_and_gets_it_when_it_is_resumed(store: Store) -> None:
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
     grant = await acquire(store, "a", "gpu")
 
-    await store.set_paused("gpu", False, now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
 
     assert grant.waiting
     assert await held(store, "gpu") == {"gpu": ["a"]}
@@ -135,13 +138,13 @@ async def test_whatever_makes_room_hands_it_over_in_the_same_step(store: Store, 
     if freed_by == "raise":
         await limit(store, "gpu", 2)
     elif freed_by == "remove":
-        await store.remove_limit("gpu", now=NOW)
+        await at(store, NOW).set_limits([Unlimited(group="gpu")])
     elif freed_by == "hand_back":
         await hand_back(store, lease)
     elif freed_by == "revoke":
-        await store.revoke("gpu", 0, force=True, now=NOW)
+        await at(store, NOW).revoke("gpu", 0, force=True)
     elif freed_by == "cancel":
-        await store.cancel(job_id="first", now=NOW)
+        await at(store, NOW).cancel(job_id="first")
         await hand_back(store, lease)
     else:
         await pass_time(store, since=NOW, until=NOW + LEASE)
@@ -156,7 +159,7 @@ async def test_a_cancelled_job_in_front_lets_the_caller_behind_it_go(store: Stor
     await submit(store, "job", groups=("gpu",))
     waiting = await acquire(store, "caller", "gpu")
 
-    await store.cancel(job_id="job", now=NOW)
+    await at(store, NOW).cancel(job_id="job")
 
     assert waiting.waiting
     assert await held(store, "gpu") == {"gpu": ["caller"]}
@@ -167,15 +170,15 @@ async def test_callers_do_not_stand_in_the_jobs_line(store: Store) -> None:
     await acquire(store, "caller", "gpu")
     job = await submit(store, "job")
 
-    assert (job.position, await store.waiting_count()) == (1, 1)
-    assert (await store.group("gpu")).waiting == 1
+    assert (job.position, (await store.line(limit=0)).queued) == (1, 1)
+    assert (await group_status(store, "gpu")).waiting == 1
 
 
 async def test_a_caller_put_aside_is_a_rejection_and_its_wait_is_counted_when_it_is_granted(store: Store) -> None:
     await limit(store, "provider:x", 1)
     first = await acquire(store, "a", "provider:x")
     await acquire(store, "b", "provider:x")
-    await store.release([("a", first.token)], now=NOW + 3000)
+    await at(store, NOW + 3000).release([("a", first.token)])
 
     figures = await series(store)
 

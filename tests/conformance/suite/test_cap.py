@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.job import State, moment
+from qo.store.contract import Store
+from qo.values import Accepted, Limit, Refusal, RefusalReason, Source
+from tests.conformance.suite.harness import (
     DAY,
     HOUR,
     LEASE,
@@ -13,6 +19,8 @@ from harness import (
     MINUTE,
     NOW,
     SECOND,
+    accepted,
+    at,
     claim,
     fail,
     hand_back,
@@ -28,10 +36,6 @@ from harness import (
     try_submit,
 )
 
-from qo.job import State, moment
-from qo.store.base import Store
-from qo.store.values import Accepted, Limit, Refusal, RefusalReason, Source
-
 NEXT_MIDNIGHT = MIDNIGHT + DAY
 BEFORE_MIDNIGHT = NEXT_MIDNIGHT - 30 * SECOND
 
@@ -45,7 +49,9 @@ async def test_a_submit_is_refused_when_so_many_are_in_line(store: Store) -> Non
     assert await line(store) == ["a", "b", "c"]
 
 
-async def test_a_refused_submit_changes_nothing_at_all(store: Store, snapshot) -> None:
+async def test_a_refused_submit_changes_nothing_at_all(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit_all(store, "abc", user="u0")
     before = await snapshot()
 
@@ -68,7 +74,9 @@ async def test_a_refused_submit_changes_nothing_at_all(store: Store, snapshot) -
     assert await snapshot() == before
 
 
-async def test_a_refused_submit_does_not_move_deferred_jobs_forward(store: Store, snapshot) -> None:
+async def test_a_refused_submit_does_not_move_deferred_jobs_forward(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     """The refused standing would have had room for them."""
     await submit_all(store, "abc", user="u1", standing=standing(daily_quota=1))
     before = await snapshot()
@@ -87,7 +95,7 @@ async def test_a_hundred_simultaneous_submits_at_99_of_100_admit_exactly_one(sto
 
     assert sum(isinstance(answer, Accepted) for answer in answers) == 1
     assert {answer.waiting for answer in answers if isinstance(answer, Refusal)} == {100}
-    assert await store.waiting_count() == 100
+    assert (await store.line(limit=0)).queued == 100
 
 
 async def test_in_one_submit_each_is_admitted_or_refused_on_its_own(store: Store) -> None:
@@ -99,7 +107,7 @@ async def test_in_one_submit_each_is_admitted_or_refused_on_its_own(store: Store
         submission("later", cap=2, run_at_ms=NOW + HOUR),
     ]
 
-    answers = await store.submit(listed, now=NOW)
+    answers = await at(store, NOW).submit(listed)
 
     assert [isinstance(answer, Accepted) for answer in answers] == [True, True, False, True, True]
 
@@ -113,7 +121,9 @@ async def test_in_one_submit_each_is_admitted_or_refused_on_its_own(store: Store
     ],
     ids=["delayed", "waiting for a phase", "deferred"],
 )
-async def test_a_job_that_does_not_join_the_line_now_is_never_refused(store: Store, fields) -> None:
+async def test_a_job_that_does_not_join_the_line_now_is_never_refused(
+    store: Store, fields: dict[str, int | str] | dict[str, int] | dict[str, str]
+) -> None:
     await submit(store, "a", user="u1", standing=standing(daily_quota=1))
 
     job = await submit(store, "b", cap=1, **fields)
@@ -129,7 +139,9 @@ async def test_a_job_whose_time_has_passed_already_joins_now_and_may_be_refused(
 
 
 @pytest.mark.parametrize("delay_ms", [1, 10, MINUTE - 1])
-async def test_a_job_delayed_by_less_than_a_minute_may_be_refused(store: Store, snapshot, delay_ms: int) -> None:
+async def test_a_job_delayed_by_less_than_a_minute_may_be_refused(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], delay_ms: int
+) -> None:
     await submit(store, "a")
     before = await snapshot()
 
@@ -175,7 +187,7 @@ async def test_a_short_delay_over_midnight_into_a_full_day_is_deferred_and_not_r
 
 @pytest.mark.parametrize(("deferred", "is_refused"), [("b", True), ("bc", True), ("bcd", False), ("bcde", False)])
 async def test_a_better_standing_fills_the_next_day_before_the_cap_is_looked_at(
-    store: Store, snapshot, deferred: str, is_refused: bool
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], deferred: str, is_refused: bool
 ) -> None:
     """With two a day, "b" joins now, "c" and "d" have the next day."""
     await submit_all(store, f"a{deferred}", user="u1", standing=standing(daily_quota=1), now=BEFORE_MIDNIGHT)
@@ -195,7 +207,7 @@ async def test_a_better_standing_fills_the_next_day_before_the_cap_is_looked_at(
         assert answer == Refusal(id="last", reason=RefusalReason.FULL, waiting=2, cap=2)
         assert await snapshot() == before
     else:
-        assert answer.job.deferred
+        assert accepted(answer).job.deferred
 
 
 async def test_jobs_that_run_are_not_in_line(store: Store) -> None:
@@ -207,7 +219,7 @@ async def test_jobs_that_run_are_not_in_line(store: Store) -> None:
 
 
 async def test_jobs_in_line_count_whoever_they_belong_to_and_blocked_or_not(store: Store) -> None:
-    await store.set_paused("user:u1", True, now=NOW)
+    await at(store, NOW).set_paused("user:u1", True)
     await submit_all(store, "ab", user="u1")
 
     assert isinstance(await try_submit(store, "c", user="u2", cap=2), Refusal)
@@ -220,7 +232,7 @@ async def test_jobs_accepted_before_come_back_whatever_the_cap(store: Store) -> 
 
     await hand_back(store, back)
     await fail(store, fails)
-    await store.retry("fails", now=NOW)
+    await at(store, NOW).retry("fails")
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     assert await line(store) == ["back", "expires", "a", "b", "c", "fails"]
@@ -238,7 +250,7 @@ async def test_released_phases_join_whatever_the_cap(store: Store) -> None:
 
 async def test_a_cap_of_zero_admits_nothing_new(store: Store) -> None:
     assert isinstance(await try_submit(store, "a", cap=0), Refusal)
-    assert await store.waiting_count() == 0
+    assert (await store.line(limit=0)).queued == 0
 
 
 async def test_jobs_that_come_due_join_before_the_cap_is_looked_at(store: Store) -> None:
@@ -255,7 +267,7 @@ async def test_a_known_id_and_a_unique_key_are_answered_before_the_cap(store: St
 
     same_id, same_key = await try_submit(store, "a", cap=1), await try_submit(store, "b", unique="k", cap=1)
 
-    assert (same_id.known, same_key.known) == (True, True)
+    assert (accepted(same_id).known, accepted(same_key).known) == (True, True)
 
 
 async def test_quota_is_looked_at_before_the_cap(store: Store) -> None:

@@ -5,20 +5,33 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from harness import LEASE, NOW, acquire, claim, fresh_id, ids, limit, numbered, start, submit, submit_all
 
 from qo.job import State
-from qo.policy.groups import looks
-from qo.store.base import Store
-from qo.store.values import Advance, Claimed, Outcome, Portion
+from qo.store.contract import Store
+from qo.values import Advance, Claimed, Outcome, Portion, Unlimited, UpkeepDone, UpkeepRules, looks
+from tests.conformance.suite.harness import (
+    LEASE,
+    NOW,
+    acquire,
+    at,
+    claim,
+    fresh_id,
+    group_status,
+    ids,
+    limit,
+    numbered,
+    start,
+    submit,
+    submit_all,
+)
 
 bounded_by = pytest.mark.bounded_by
 KILOBYTE = b'"' + b"x" * 998 + b'"'
 
 
 async def claim_once(store: Store, *, places: int = 10) -> Claimed:
-    return await store.claim(
-        worker="w1", tasks=["work"], places=places, lease_ms=LEASE, claim_id=fresh_id("claim"), now=NOW
+    return await at(store, NOW).claim(
+        worker="w1", tasks=["work"], places=places, lease_ms=LEASE, claim_id=fresh_id("claim")
     )
 
 
@@ -26,8 +39,8 @@ async def save_checkpoint(store: Store, job_id: str, checkpoint: bytes) -> None:
     """A handler saves it, then the job is handed back to its place."""
     (lease,) = await claim(store)
     assert lease.job_id == job_id
-    await store.advance([Advance(job_id=job_id, token=lease.token, checkpoint=checkpoint)], now=NOW)
-    await store.finish([Outcome(job_id=job_id, token=lease.token, state=State.QUEUED)], now=NOW)
+    await at(store, NOW).advance([Advance(job_id=job_id, token=lease.token, checkpoint=checkpoint)])
+    await at(store, NOW).finish([Outcome(job_id=job_id, token=lease.token, state=State.QUEUED)])
 
 
 def test_a_look_is_at_eight_groups() -> None:
@@ -83,7 +96,7 @@ async def test_what_a_handler_saved_counts_too(store: Store) -> None:
 async def test_a_job_that_was_put_aside_counts_nothing(store: Store) -> None:
     await limit(store, "gpu", 0)
     await submit_all(store, numbered("blocked", 2), payload=KILOBYTE, groups=("gpu",))
-    await store.remove_limit("gpu", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
     await limit(store, "api", 0)
     await submit(store, "blocked-too", payload=KILOBYTE, groups=("api",))
     await submit(store, "free", payload=KILOBYTE)
@@ -134,7 +147,7 @@ async def test_a_hand_over_looks_at_few_callers_of_many_groups(store: Store) -> 
 
 
 async def _granted(store: Store) -> set[str]:
-    return {slot.holder for slot in (await store.group("gpu")).slots} - {"holds"}
+    return {slot.holder for slot in (await group_status(store, "gpu")).slots} - {"holds"}
 
 
 # --- portions of what comes due ---------------------------------------------------------------------------------
@@ -148,19 +161,19 @@ async def test_due_jobs_of_many_groups_join_in_smaller_portions(store: Store) ->
     await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS, delay_ms=1)
     await submit_all(store, ["d", "e"], delay_ms=1)
 
-    portions = [await store.catch_up(now=NOW + 1) for _ in range(2)]
+    portions = [await at(store, NOW + 1).catch_up() for _ in range(2)]
 
     assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c", "d"), more=True)]
-    assert await store.catch_up(now=NOW + 1) == Portion(ids=("e",))
+    assert await at(store, NOW + 1).catch_up() == Portion(ids=("e",))
 
 
 @bounded_by(portion=4)
 async def test_leases_of_many_groups_end_in_smaller_portions(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS)
     await claim(store, places=3)
-    await store.catch_up(now=NOW + LEASE // 2)
+    await at(store, NOW + LEASE // 2).catch_up()
 
-    portions = [await store.catch_up(now=NOW + LEASE) for _ in range(2)]
+    portions = [await at(store, NOW + LEASE).catch_up() for _ in range(2)]
 
     assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c",))]
 
@@ -169,6 +182,6 @@ async def test_leases_of_many_groups_end_in_smaller_portions(store: Store) -> No
 async def test_jobs_of_many_groups_age_in_smaller_portions(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS)
 
-    portions = [await store.age(period_ms=1, now=NOW + 1) for _ in range(2)]
+    portions = [await at(store, NOW + 1).upkeep(UpkeepRules(aging_period_ms=1)) for _ in range(2)]
 
-    assert portions == [Portion(ids=("a", "b"), more=True), Portion(ids=("c",))]
+    assert portions == [UpkeepDone(aged=("a", "b"), more=True), UpkeepDone(aged=("c",))]

@@ -1,9 +1,13 @@
-"""Only the store's clock decides, and it may have been away, or jump. `store/base.py` says what counts."""
+"""Only the store's clock decides, and it may have been away, or jump. `store/contract.py` says what counts."""
 
 from __future__ import annotations
 
 import pytest
-from harness import (
+
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Renewal, TaskOptions
+from tests.conformance.suite.harness import (
     DAY,
     HOUR,
     LEASE,
@@ -11,9 +15,11 @@ from harness import (
     NOW,
     SECOND,
     acquire,
+    at,
     catch_up,
     claim,
     finish,
+    group_status,
     hand_back,
     ids,
     limit,
@@ -26,10 +32,6 @@ from harness import (
     state,
     submit,
 )
-
-from qo.job import State
-from qo.store.base import Store
-from qo.store.values import Renewal, TaskOptions
 
 pytestmark = pytest.mark.small_bounds
 
@@ -134,13 +136,14 @@ async def test_long_leases_that_are_renewed_seldom_do_not_stop_time_for_the_dead
     dead = await acquire(store, "dead", "user:u1", lease_ms=HOUR)
     living = await acquire(store, "living", "user:u1", lease_ms=HOUR)
     assert dead.token is not None
+    assert living.token is not None
     for number in range(1, 7):
-        at = NOW + number * 20 * 60 * SECOND
-        (held,) = (await store.renew([Renewal(holder="living", token=living.token, lease_ms=HOUR)], now=at)).held
-        await catch_up(store, now=at)
+        now = NOW + number * 20 * 60 * SECOND
+        (held,) = (await at(store, now).renew([Renewal(holder="living", token=living.token, lease_ms=HOUR)])).held
+        await catch_up(store, now=now)
         assert not held.lost
 
-    assert (await store.group("user:u1")).active == 1
+    assert (await group_status(store, "user:u1")).active == 1
 
 
 async def test_what_a_gap_is_follows_from_the_lease_of_the_worker_registered_last(store: Store) -> None:
@@ -166,8 +169,8 @@ async def test_a_short_lease_of_a_caller_ends_in_time_whatever_the_jobs_leases_a
 async def test_renewals_note_the_time_so_a_busy_store_has_no_gaps(store: Store) -> None:
     await start(store, "dead")
     alive = await start(store, "alive")
-    for at in range(100 * SECOND, LEASE, 100 * SECOND):
-        await renew(store, alive, now=NOW + at)
+    for later in range(100 * SECOND, LEASE, 100 * SECOND):
+        await renew(store, alive, now=NOW + later)
 
     recovered = await catch_up(store, now=NOW + LEASE)
 
@@ -176,8 +179,8 @@ async def test_renewals_note_the_time_so_a_busy_store_has_no_gaps(store: Store) 
 
 async def test_an_idle_worker_that_renews_its_registration_notes_the_time(store: Store) -> None:
     await start(store, "dead")
-    for at in range(10 * SECOND, LEASE, 10 * SECOND):
-        await store.renew([], worker="idle", now=NOW + at)
+    for later in range(10 * SECOND, LEASE, 10 * SECOND):
+        await at(store, NOW + later).renew([], worker="idle")
 
     assert await catch_up(store, now=NOW + LEASE) == ["dead"]
 
@@ -219,7 +222,7 @@ async def test_the_end_of_a_lease_is_told_by_the_clock_as_it_stands(store: Store
 
     await catch_up(store, now=earlier)
 
-    (slot,) = (await store.group("gpu")).slots
+    (slot,) = (await group_status(store, "gpu")).slots
     assert slot.expires_at.timestamp() * 1000 == earlier + LEASE
     (again,) = await store.leases()
     assert again.expires_at_ms == earlier + LEASE == lease.expires_at_ms - HOUR
@@ -243,16 +246,16 @@ async def test_a_clock_that_fell_back_takes_waiting_callers_and_closed_groups_wi
     earlier = NOW - HOUR
 
     await catch_up(store, now=earlier)
-    told = (await store.group("bucket")).closed_until
+    told = (await group_status(store, "bucket")).closed_until
     closed = await claim(store, now=earlier + 29 * SECOND)
     opened = await claim(store, now=earlier + 30 * SECOND)
-    alive = (await store.group("gpu")).waiting
+    alive = (await group_status(store, "gpu")).waiting
     await catch_up(store, now=earlier + 60 * SECOND)
 
     assert told is not None
     assert told.timestamp() * 1000 == earlier + 30 * SECOND
     assert (closed, ids(opened), alive) == ([], ["a"], 1)
-    assert (await store.group("gpu")).waiting == 0
+    assert (await group_status(store, "gpu")).waiting == 0
 
 
 async def test_a_clock_that_fell_back_takes_spans_with_it_but_no_times(store: Store) -> None:
@@ -305,7 +308,7 @@ async def test_a_jump_of_the_clock_loses_no_job(store: Store, at: int) -> None:
     await catch_up(store, now=at)
     await pass_time(store, since=at, until=at + 2 * HOUR)
 
-    states = {job.id: job.state for job in await store.jobs()}
+    states = {job.id: job.state for job in (await store.jobs()).jobs}
     assert states == dict.fromkeys(("runs", "queued", "later"), State.QUEUED)
 
 

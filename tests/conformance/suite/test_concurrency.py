@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Renewal
+from tests.conformance.invariants import broken_invariants, over_capacity
+from tests.conformance.suite.harness import (
     LEASE,
     NOW,
+    ClaimArguments,
+    accepted,
     acquire,
+    at,
     claim,
     fresh_id,
+    group_status,
     ids,
     limit,
     line,
@@ -22,11 +33,6 @@ from harness import (
     succeed,
     try_submit,
 )
-from invariants import broken_invariants, over_capacity
-
-from qo.job import State
-from qo.store.base import Store
-from qo.store.values import Renewal
 
 pytestmark = pytest.mark.small_bounds
 
@@ -50,7 +56,7 @@ async def test_capacity_many_claims_at_once_never_take_more_than_the_limit(store
 
     leases = [lease for one in answers for lease in one]
     assert sorted(lease.slots["gpu"] for lease in leases) == list(range(7))
-    assert (await store.group("gpu")).active == 7
+    assert (await group_status(store, "gpu")).active == 7
     assert sorted(ids(leases)) == numbered("j", 7)
 
 
@@ -58,8 +64,8 @@ async def test_workers_that_claim_and_finish_at_once_run_every_job_once_and_in_b
     await limit(store, "gpu", 3)
     await limit(store, "global", 5)
     jobs = numbered("j", 40)
-    await store.submit(
-        [submission(job_id, groups=("gpu",) if number % 2 else ()) for number, job_id in enumerate(jobs)], now=NOW
+    await at(store, NOW).submit(
+        [submission(job_id, groups=("gpu",) if number % 2 else ()) for number, job_id in enumerate(jobs)]
     )
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -83,26 +89,26 @@ async def test_workers_that_claim_and_finish_at_once_run_every_job_once_and_in_b
 
     assert sorted(done) == jobs
     assert (most["gpu"] <= 3, most["global"] <= 5) == (True, True)
-    assert {job.state for job in await store.jobs(limit=100)} == {State.SUCCEEDED}
+    assert {job.state for job in (await store.jobs(limit=100)).jobs} == {State.SUCCEEDED}
 
 
 async def test_the_same_id_submitted_many_times_at_once_is_one_job(store: Store) -> None:
     answers = await asyncio.gather(*(try_submit(store, "same", user=f"u{number}") for number in range(40)))
 
-    assert sum(not answer.known for answer in answers) == 1
-    assert len({answer.job.user for answer in answers}) == 1
+    assert sum(not accepted(answer).known for answer in answers) == 1
+    assert len({accepted(answer).job.user for answer in answers}) == 1
     assert await line(store) == ["same"]
 
 
 async def test_the_same_claim_sent_twice_at_once_is_one_claim(store: Store) -> None:
     await submit_all(store, "abcdef")
     claim_id = fresh_id("c")
-    asked = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": claim_id}
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": claim_id}
 
-    first, second = await asyncio.gather(store.claim(**asked, now=NOW), store.claim(**asked, now=NOW))
+    first, second = await asyncio.gather(at(store, NOW).claim(**asked), at(store, NOW).claim(**asked))
 
     assert first.leases == second.leases
-    assert await store.waiting_count() == 4
+    assert (await store.line(limit=0)).queued == 4
 
 
 async def test_the_same_finish_sent_twice_at_once_ends_one_lease(store: Store) -> None:
@@ -119,18 +125,21 @@ async def test_the_same_finish_sent_twice_at_once_ends_one_lease(store: Store) -
 async def test_reading_goes_on_while_others_write(store: Store) -> None:
     await submit_all(store, numbered("j", 30))
 
-    async def read() -> list[int]:
-        return [await store.waiting_count() for _ in range(10)]
+    counts: list[int] = []
 
-    counts, *_ = await asyncio.gather(read(), *(claim(store, places=5) for _ in range(6)))
+    async def read() -> None:
+        for _ in range(10):
+            counts.append((await store.line(limit=0)).queued)
+
+    await asyncio.gather(read(), *(claim(store, places=5) for _ in range(6)))
 
     assert counts == sorted(counts, reverse=True)
-    assert await store.waiting_count() == 0
+    assert (await store.line(limit=0)).queued == 0
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_capacity_open_and_one_owner_hold_after_every_step_of_a_busy_hour(
-    store: Store, snapshot, seed: int
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], seed: int
 ) -> None:
     """Every step is followed by a look at the whole state."""
     choose = random.Random(seed)
@@ -141,7 +150,7 @@ async def test_capacity_open_and_one_owner_hold_after_every_step_of_a_busy_hour(
         groups = tuple(choose.sample(["gpu", "api", "ports"], choose.randint(1, 2)))
         match choose.randrange(10):
             case 0 | 1 | 2:
-                await store.submit([submission(f"j{number}", groups=groups, user=choose.choice(["u1", "u2"]))], now=now)
+                await at(store, now).submit([submission(f"j{number}", groups=groups, user=choose.choice(["u1", "u2"]))])
             case 3 | 4:
                 held += await claim(store, places=choose.randint(1, 3), now=now)
             case 5 if held:
@@ -150,12 +159,12 @@ async def test_capacity_open_and_one_owner_hold_after_every_step_of_a_busy_hour(
                 grants.append(await acquire(store, f"h{number}", *groups, now=now))
             case 7 if grants:
                 grant = grants.pop(choose.randrange(len(grants)))
-                await store.release([(grant.holder, None)], now=now)
+                await at(store, now).release([(grant.holder, None)])
             case 8:
                 await limit(store, choose.choice(["gpu", "api", "user:u1", "global"]), choose.randint(0, 3), now=now)
             case _:
-                await store.renew(
-                    [Renewal(holder=lease.job.id, token=lease.token, lease_ms=LEASE) for lease in held], now=now
+                await at(store, now).renew(
+                    [Renewal(holder=lease.job.id, token=lease.token, lease_ms=LEASE) for lease in held]
                 )
         after = await snapshot()
         assert over_capacity(before, after) == []

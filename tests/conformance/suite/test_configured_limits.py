@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import NOW, SECOND, claim, events_of, ids, limit, register, submit, submit_all
 
 from qo.errors import InvalidValue
-from qo.store.base import Store
-from qo.store.values import Limit, LimitChange, LimitIgnored, Source, TaskOptions
+from qo.store.contract import Store
+from qo.values import Limit, LimitChange, LimitIgnored, Source, TaskOptions, Unlimited
+from tests.conformance.suite.harness import (
+    NOW,
+    SECOND,
+    at,
+    claim,
+    events_of,
+    group_status,
+    ids,
+    limit,
+    register,
+    submit,
+    submit_all,
+)
 
 pytestmark = pytest.mark.small_bounds
 
@@ -21,7 +36,7 @@ async def limits_of(store: Store) -> dict[str, tuple[int | None, str]]:
     return {each.group: (each.limit, each.source.name) for each in groups if each.source is not None}
 
 
-async def audited(store: Store) -> list[tuple]:
+async def audited(store: Store) -> list[tuple[str | None, str, str, dict[str, Any]]]:
     """Oldest first."""
     return [(entry.by, entry.action, entry.subject, entry.detail) for entry in reversed(await store.audit())]
 
@@ -108,7 +123,7 @@ async def test_a_lowered_limit_of_a_registration_lets_holders_finish_and_nobody_
 
     await register(store, "w2", "work", limits=configured(gpu=1))
 
-    assert (await store.group("gpu")).active == 2
+    assert (await group_status(store, "gpu")).active == 2
     assert await claim(store, worker="w2", places=9) == []
 
 
@@ -119,17 +134,17 @@ async def test_limits_of_a_registration_from_another_source_are_refused(store: S
     with pytest.raises(InvalidValue, match=f"'gpu' from the source {source.name.lower()}"):
         await register(store, "w1", "work", limits=(wanted,))
 
-    assert await store.workers(now=NOW) == ()
+    assert await at(store, NOW).workers() == ()
 
 
 # --- all at once ------------------------------------------------------------------------------------------------
 
 
 async def test_exactly_these_adds_changes_and_removes_in_one_step_and_records_each(store: Store) -> None:
-    await store.set_limits(configured(gpu=2, api=7, old=1, older=4), now=NOW)
+    await at(store, NOW).set_limits(configured(gpu=2, api=7, old=1, older=4))
 
-    ignored = await store.set_limits(
-        configured(gpu=3, api=7, new=5), exactly=Source.CONFIGURATION, by="ops", now=NOW + SECOND
+    ignored = await at(store, NOW + SECOND).set_limits(
+        configured(gpu=3, api=7, new=5), exactly=Source.CONFIGURATION, by="ops"
     )
 
     assert ignored == ()
@@ -147,13 +162,13 @@ async def test_exactly_these_adds_changes_and_removes_in_one_step_and_records_ea
 
 
 async def test_exactly_none_removes_all_of_the_configurations_and_nobody_elses(store: Store) -> None:
-    await store.set_limits(configured(gpu=2), now=NOW)
+    await at(store, NOW).set_limits(configured(gpu=2))
     for source in Source:
         if source is not Source.CONFIGURATION:
             await limit(store, f"of-{source.name}", 1, source=source)
     others = {name: found for name, found in (await limits_of(store)).items() if name != "gpu"}
 
-    await store.set_limits([], exactly=Source.CONFIGURATION, now=NOW)
+    await at(store, NOW).set_limits([], exactly=Source.CONFIGURATION)
 
     assert len(others) == 4
     assert await limits_of(store) == others
@@ -165,41 +180,45 @@ async def test_exactly_these_leaves_an_operators_limit_of_a_group_it_names_and_o
     await limit(store, "gpu", 1)
     await limit(store, "api", 1)
 
-    (ignored,) = await store.set_limits(configured(gpu=9), exactly=Source.CONFIGURATION, now=NOW)
+    (ignored,) = await at(store, NOW).set_limits(configured(gpu=9), exactly=Source.CONFIGURATION)
 
     assert (ignored.wanted.slots, ignored.in_force.slots) == (9, 1)
     assert await limits_of(store) == {"gpu": (1, "OPERATOR"), "api": (1, "OPERATOR")}
 
 
-async def test_what_is_there_already_changes_nothing(store: Store, snapshot) -> None:
-    await store.set_limits(configured(gpu=2, api=7), now=NOW)
+async def test_what_is_there_already_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
+    await at(store, NOW).set_limits(configured(gpu=2, api=7))
     before = await snapshot()
 
-    await store.set_limits(configured(gpu=2, api=7), exactly=Source.CONFIGURATION, by="ops", now=NOW)
+    await at(store, NOW).set_limits(configured(gpu=2, api=7), exactly=Source.CONFIGURATION, by="ops")
 
     assert await snapshot() == before
 
 
 async def test_a_removed_limit_lets_in_who_waited_for_it_in_the_same_step(store: Store) -> None:
-    await store.set_limits(configured(gpu=0), now=NOW)
+    await at(store, NOW).set_limits(configured(gpu=0))
     await submit(store, "a", groups=("gpu",))
     blocked = await claim(store)
 
-    await store.set_limits([], exactly=Source.CONFIGURATION, now=NOW)
+    await at(store, NOW).set_limits([], exactly=Source.CONFIGURATION)
 
     assert blocked == []
     assert ids(await claim(store)) == ["a"]
 
 
-async def test_limits_of_another_source_among_exactly_these_are_refused(store: Store, snapshot) -> None:
-    await store.set_limits(configured(gpu=2), now=NOW)
+async def test_limits_of_another_source_among_exactly_these_are_refused(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
+    await at(store, NOW).set_limits(configured(gpu=2))
     before = await snapshot()
     wanted = [Limit(group="api", slots=1, source=Source.TIER)]
 
     with pytest.raises(InvalidValue, match="'api' from the source tier"):
-        await store.set_limits(wanted, exactly=Source.CONFIGURATION, now=NOW)
+        await at(store, NOW).set_limits(wanted, exactly=Source.CONFIGURATION)
     with pytest.raises(InvalidValue, match="source is 'configuration'"):
-        await store.set_limits([], exactly="configuration", now=NOW)
+        await at(store, NOW).set_limits([], exactly="configuration")  # type: ignore[arg-type] # refused when it runs
 
     assert await snapshot() == before
 
@@ -212,7 +231,7 @@ async def test_a_limit_is_removed_only_if_it_is_of_the_source_that_is_named(stor
     await limit(store, "api", 2, source=Source.TASK)
 
     for group in ("gpu", "api", "nobody"):
-        await store.remove_limit(group, only=Source.TASK, by="code", now=NOW)
+        await at(store, NOW).set_limits([Unlimited(group=group, only=Source.TASK)], by="code")
 
     assert await limits_of(store) == {"gpu": (2, "OPERATOR")}
     assert (await audited(store))[1:] == [("code", "limit", "api", {"limit": None, "source": 4, "from": 2})]

@@ -6,11 +6,18 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
-from harness import (
+
+from qo.errors import QoError
+from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
+from qo.job import Progress, moment
+from qo.store.contract import Store
+from qo.values import Claimed, Keep, Offer, Unlimited, UpkeepRules
+from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     NOW,
     ask_to_confirm,
+    at,
     claim,
     events_of,
     fail,
@@ -25,12 +32,6 @@ from harness import (
     ticket,
 )
 
-from qo.errors import QoError
-from qo.event import CANCEL_WANTED, GRANTED, SIGNALS, Event
-from qo.job import Progress, moment
-from qo.store.base import Store
-from qo.store.values import Claimed, Offer
-
 AT_MOST_SECONDS = 30  # a net for a store that never answers; nothing here takes that long
 FAR_AWAY = 150 * 365 * 24 * HOUR
 
@@ -43,7 +44,7 @@ async def test_events_are_numbered_without_gaps_from_one(store: Store) -> None:
 
     assert [event.id for event in feed.events] == list(range(1, 6))
     assert (feed.cursor, feed.reset) == (5, False)
-    assert await store.newest_event() == 5
+    assert (await store.events(None)).cursor == 5
 
 
 async def test_an_event_tells_when_what_and_of_whom(store: Store) -> None:
@@ -95,12 +96,12 @@ async def test_an_empty_store_has_an_empty_feed(store: Store) -> None:
     feed = await store.events(0)
 
     assert (feed.events, feed.cursor, feed.reset) == ((), 0, False)
-    assert await store.newest_event() == 0
+    assert (await store.events(None)).cursor == 0
 
 
 async def test_a_cursor_older_than_what_is_kept_is_told_reset_and_where_to_go_on(store: Store) -> None:
     await submit_all(store, "abcde")
-    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=100, now=NOW)
+    await at(store, NOW).upkeep(UpkeepRules(keep=Keep(ms=HOUR, jobs=100, events=2, audit=100)))
 
     old, oldest_good = await store.events(2), await store.events(3)
 
@@ -117,12 +118,12 @@ async def test_a_jobs_whole_life_is_told(store: Store) -> None:
     await hand_back(store, second, now=NOW + 3)
     (third,) = await claim(store, now=NOW + 3)
     await ask_to_confirm(store, third, message="Go on?", now=NOW + 4)
-    await store.confirm("a", now=NOW + 5)
+    await at(store, NOW + 5).confirm("a")
     (fourth,) = await claim(store, now=NOW + 5)
     await fail(store, fourth, now=NOW + 6)
-    await store.retry("a", now=NOW + 7)
+    await at(store, NOW + 7).retry("a")
     (fifth,) = await claim(store, now=NOW + 7)
-    await store.cancel(job_id="a", message="Enough.", now=NOW + 7)
+    await at(store, NOW + 7).cancel(job_id="a", message="Enough.")
     await succeed(store, fifth, now=NOW + 8)
 
     assert await events_of(store, "a") == [
@@ -152,11 +153,11 @@ async def test_a_jobs_whole_life_is_told(store: Store) -> None:
 
 async def test_changes_by_people_are_told(store: Store) -> None:
     await submit_all(store, "ab")
-    await store.set_priority(20, job_id="a", now=NOW)
-    await store.move("b", before="a", now=NOW)
-    await store.move("b", after="a", now=NOW)
-    await store.age(period_ms=HOUR, now=NOW + HOUR)
-    await store.cancel(job_id="a", message="No.", now=NOW)
+    await at(store, NOW).set_priority(20, job_id="a")
+    await at(store, NOW).move("b", before="a")
+    await at(store, NOW).move("b", after="a")
+    await at(store, NOW + HOUR).upkeep(UpkeepRules(aging_period_ms=HOUR))
+    await at(store, NOW).cancel(job_id="a", message="No.")
 
     assert await events_of(store, "a") == [
         ("queued", {"position": 1}),
@@ -173,7 +174,7 @@ async def test_changes_by_people_are_told(store: Store) -> None:
 async def test_an_aged_job_is_told_with_its_new_level(store: Store) -> None:
     await submit(store, "a", priority=70)
 
-    await store.age(period_ms=HOUR, now=NOW + HOUR)
+    await at(store, NOW + HOUR).upkeep(UpkeepRules(aging_period_ms=HOUR))
 
     assert (await events_of(store, "a"))[-1] == ("aged", {"priority": 50})
 
@@ -181,11 +182,11 @@ async def test_an_aged_job_is_told_with_its_new_level(store: Store) -> None:
 async def test_limits_and_pauses_are_told_of_their_group_where_they_change(store: Store) -> None:
     await limit(store, "gpu", 3)
     await limit(store, "gpu", 3)
-    await store.set_paused("gpu", True, now=NOW)
-    await store.set_paused("gpu", True, now=NOW)
-    await store.set_paused("gpu", False, now=NOW)
-    await store.remove_limit("gpu", now=NOW)
-    await store.remove_limit("gpu", now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
+    await at(store, NOW).set_paused("gpu", True)
+    await at(store, NOW).set_paused("gpu", False)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
 
     assert await events_of(store, "gpu") == [
         ("limit", {"limit": 3, "source": 1}),
@@ -197,13 +198,13 @@ async def test_limits_and_pauses_are_told_of_their_group_where_they_change(store
 
 async def test_a_refused_operation_is_not_told(store: Store) -> None:
     await start(store, "a")
-    before = await store.newest_event()
+    before = (await store.events(None)).cursor
 
-    for refused in (store.retry("a", now=NOW), store.confirm("a", now=NOW), store.move("a", before="b", now=NOW)):
+    for refused in (at(store, NOW).retry("a"), at(store, NOW).confirm("a"), at(store, NOW).move("a", before="b")):
         with pytest.raises(QoError):
             await refused
 
-    assert await store.newest_event() == before
+    assert (await store.events(None)).cursor == before
 
 
 # --- waiting ----------------------------------------------------------------------------------------------------
@@ -212,33 +213,33 @@ async def test_a_refused_operation_is_not_told(store: Store) -> None:
 async def test_whoever_waits_for_events_is_answered_at_once_when_there_are_some(store: Store) -> None:
     await submit(store, "a")
 
-    assert await store.wait_for_events(0, timeout_seconds=AT_MOST_SECONDS)
+    assert (await store.events(0, timeout_seconds=AT_MOST_SECONDS)).events
 
 
 async def test_whoever_waits_for_events_hears_of_the_next_one(store: Store) -> None:
-    cursor = await store.newest_event()
-    waiting = asyncio.ensure_future(store.wait_for_events(cursor, timeout_seconds=AT_MOST_SECONDS))
+    cursor = (await store.events(None)).cursor
+    waiting = asyncio.ensure_future(store.events(cursor, timeout_seconds=AT_MOST_SECONDS))
     await asyncio.sleep(0)  # let it begin to wait; it must not matter whether it has
 
     await submit(store, "a")
 
-    assert await waiting
+    assert (await waiting).events
 
 
 async def test_many_watchers_hear_of_one_event(store: Store) -> None:
-    waiting = [asyncio.ensure_future(store.wait_for_events(0, timeout_seconds=AT_MOST_SECONDS)) for _ in range(100)]
+    waiting = [asyncio.ensure_future(store.events(0, timeout_seconds=AT_MOST_SECONDS)) for _ in range(100)]
     await asyncio.sleep(0)
 
     await submit(store, "a")
 
-    assert all(await asyncio.gather(*waiting))
+    assert all(feed.events for feed in await asyncio.gather(*waiting))
 
 
 async def test_whoever_waits_in_vain_is_told_when_the_time_is_up(store: Store) -> None:
     await submit(store, "a")
-    cursor = await store.newest_event()
+    cursor = (await store.events(None)).cursor
 
-    assert not await store.wait_for_events(cursor, timeout_seconds=0.01)
+    assert not (await store.events(cursor, timeout_seconds=0.01)).events
 
 
 @pytest.mark.parametrize("kind", sorted(SIGNALS))
@@ -246,7 +247,7 @@ async def test_a_worker_hears_signals_about_what_it_holds_or_waits_for_and_no_ot
     store: Store, kind: str
 ) -> None:
     await submit(store, "before")
-    cursor = await store.newest_event()
+    cursor = (await store.events(None)).cursor
     async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(AT_MOST_SECONDS):
         assert (await anext(feeds)).events == ()
         await submit(store, "other")
@@ -258,7 +259,7 @@ async def test_a_worker_hears_signals_about_what_it_holds_or_waits_for_and_no_ot
 
 async def test_signals_are_told_from_the_cursor_on_each_once_and_in_order(store: Store) -> None:
     await submit(store, "before")
-    cursor = await store.newest_event()
+    cursor = (await store.events(None)).cursor
     await cause(store, GRANTED)
     async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(AT_MOST_SECONDS):
         heard = [*(await anext(feeds)).events]
@@ -270,31 +271,31 @@ async def test_signals_are_told_from_the_cursor_on_each_once_and_in_order(store:
 
     assert [(event.kind, event.subject) for event in heard] == [(GRANTED, "waits"), (CANCEL_WANTED, "before")]
     assert heard == [*(await store.events(cursor, kinds=[GRANTED, CANCEL_WANTED])).events]
-    assert cursor < feed.cursor <= await store.newest_event()
+    assert cursor < feed.cursor <= (await store.events(None)).cursor
 
 
 async def test_a_listener_whose_cursor_is_older_than_what_is_kept_is_told(store: Store) -> None:
     await submit_all(store, "abcde")
-    await store.forget(keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=100, now=NOW)
+    await at(store, NOW).upkeep(UpkeepRules(keep=Keep(ms=HOUR, jobs=100, events=2, audit=100)))
 
     async with aclosing(store.signals("w1", 0)) as feeds:
         feed = await anext(feeds)
 
-    assert (feed.reset, feed.cursor) == (True, await store.newest_event())
+    assert (feed.reset, feed.cursor) == (True, (await store.events(None)).cursor)
 
 
 async def cause(store: Store, kind: str) -> None:
     if kind == GRANTED:
         await limit(store, "gpu", 1)
-        held, _ = await store.acquire([ticket("holds", "gpu"), ticket("waits", "gpu", worker="w1")], now=NOW)
-        await store.release([("holds", held.token)], now=NOW)
+        held, _ = await at(store, NOW).acquire([ticket("holds", "gpu"), ticket("waits", "gpu", worker="w1")])
+        await at(store, NOW).release([("holds", held.token)])
         return
     await limit(store, "work", 1)
     (lease,) = await claim(store, places=1)
     if kind == CANCEL_WANTED:
-        await store.cancel(job_id=lease.job.id, now=NOW)
+        await at(store, NOW).cancel(job_id=lease.job.id)
     else:
-        await store.revoke("work", 0, force=True, now=NOW)
+        await at(store, NOW).revoke("work", 0, force=True)
 
 
 # --- waiting for work: it looks at the present state by the store's own clock, so these give no time -------------
@@ -364,7 +365,7 @@ async def test_work_conserving_a_worker_that_waits_hears_of_everything_that_make
         case "raise":
             await limit(store, "gpu", 2, now=None)
         case "remove":
-            await store.remove_limit("gpu")
+            await store.set_limits([Unlimited(group="gpu")])
         case "cancel":
             await store.cancel(job_id="holder")
             await hand_back(store, lease, now=None)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from harness import (
+
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Average, Mean, SeriesPoint, UpkeepRules
+from tests.conformance.suite.harness import (
     BROKEN,
     HOUR,
     MINUTE,
     NOW,
     SECOND,
     acquire,
+    at,
     claim,
     fail,
     finish,
@@ -25,10 +30,6 @@ from harness import (
     succeed,
     try_submit,
 )
-
-from qo.job import State
-from qo.store.base import Store
-from qo.store.values import Average, Mean, SeriesPoint
 
 MOVING = Average(name="task:work", first=600.0, weight=0.3)
 
@@ -70,7 +71,7 @@ async def test_a_known_or_refused_submit_is_not_counted(store: Store) -> None:
 async def test_the_wait_of_each_start_is_counted_under_the_jobs_own_priority(store: Store) -> None:
     await submit_all(store, "ab")
     await submit(store, "low", priority=70)
-    await store.age(period_ms=HOUR, now=NOW + HOUR)
+    await at(store, NOW + HOUR).upkeep(UpkeepRules(aging_period_ms=HOUR))
 
     await claim(store, places=2, now=NOW + 2000)
     await claim(store, now=NOW + 5000)
@@ -90,7 +91,7 @@ async def test_the_end_of_a_run_is_counted_with_how_long_it_ran(store: Store, st
 async def test_a_job_cancelled_while_it_waits_ran_no_time(store: Store) -> None:
     await submit(store, "a")
 
-    await store.cancel(job_id="a", now=NOW + 1500)
+    await at(store, NOW + 1500).cancel(job_id="a")
 
     assert await series(store, "ended:") == {"ended:cancelled": (1, 0)}
 
@@ -185,7 +186,7 @@ async def test_an_average_starts_from_its_first_value_and_moves_by_its_weight(st
     await store.observe([(MOVING, 100.0)])
     await store.observe([(MOVING, 200.0)])
 
-    mean = (await store.averages(["task:work"]))["task:work"]
+    mean = (await store.observed(["task:work"])).averages["task:work"]
     value = 600 + 0.3 * (100 - 600)
     square = 600**2 + 0.3 * (100**2 - 600**2)
     assert mean.count == 2
@@ -197,9 +198,9 @@ async def test_a_run_that_succeeded_moves_its_averages_by_its_seconds(store: Sto
     tier = Average(name="tier:partner", first=10.0, weight=1.0)
     lease = await start(store, "a", user="u1", standing=standing())
 
-    await store.finish([outcome(lease, State.SUCCEEDED, averages=(MOVING, tier))], now=NOW + 90_500)
+    await at(store, NOW + 90_500).finish([outcome(lease, State.SUCCEEDED, averages=(MOVING, tier))])
 
-    means = await store.averages(["task:work", "tier:partner"])
+    means = (await store.observed(["task:work", "tier:partner"])).averages
     assert means["tier:partner"] == Mean(value=90.5, square=90.5**2, count=1)
     assert means["task:work"].value == pytest.approx(600 + 0.3 * (90.5 - 600))
 
@@ -210,24 +211,24 @@ async def test_a_run_that_did_not_succeed_moves_no_average(store: Store, state: 
 
     await finish(store, lease, state, averages=(MOVING,), retry_after_ms=HOUR, error=BROKEN)
 
-    assert await store.averages(["task:work"]) == {}
+    assert (await store.observed(["task:work"])).averages == {}
 
 
 async def test_a_repeated_finish_moves_an_average_once(store: Store) -> None:
     lease = await start(store, "a")
     done = outcome(lease, State.SUCCEEDED, averages=(MOVING,))
 
-    await store.finish([done], now=NOW)
-    await store.finish([done], now=NOW)
+    await at(store, NOW).finish([done])
+    await at(store, NOW).finish([done])
 
-    assert (await store.averages(["task:work"]))["task:work"].count == 1
+    assert (await store.observed(["task:work"])).averages["task:work"].count == 1
 
 
 async def test_only_averages_that_exist_are_answered(store: Store) -> None:
     await store.observe([(MOVING, 1.0)])
 
-    assert list(await store.averages(["tier:none", "task:work"])) == ["task:work"]
-    assert await store.averages([]) == {}
+    assert list((await store.observed(["tier:none", "task:work"])).averages) == ["task:work"]
+    assert (await store.observed([])).averages == {}
 
 
 async def test_averages_do_not_move_each_other(store: Store) -> None:
@@ -235,7 +236,7 @@ async def test_averages_do_not_move_each_other(store: Store) -> None:
 
     await store.observe([(MOVING, 600.0), (other, 5.0), (other, 7.0)])
 
-    means = await store.averages(["task:work", "task:mail"])
+    means = (await store.observed(["task:work", "task:mail"])).averages
     assert means["task:mail"] == Mean(value=7.0, square=49.0, count=2)
     assert means["task:work"].value == pytest.approx(600.0)
 
@@ -244,19 +245,19 @@ async def test_averages_do_not_move_each_other(store: Store) -> None:
 
 
 async def test_the_newest_errors_of_a_tasks_estimates_are_kept_oldest_first(store: Store) -> None:
-    await store.record_estimate_errors("work", [1.0, 2.0, 3.0], keep=4)
-    await store.record_estimate_errors("work", [4.0, 5.0], keep=4)
-    await store.record_estimate_errors("mail", [9.0])
+    await store.observe(errors={"work": [1.0, 2.0, 3.0]}, keep_errors=4)
+    await store.observe(errors={"work": [4.0, 5.0]}, keep_errors=4)
+    await store.observe(errors={"mail": [9.0]})
 
-    assert await store.estimate_errors("work") == (2.0, 3.0, 4.0, 5.0)
-    assert await store.estimate_errors("mail") == (9.0,)
-    assert await store.estimate_errors("none") == ()
+    assert (await store.observed(tasks=["work"])).errors["work"] == (2.0, 3.0, 4.0, 5.0)
+    assert (await store.observed(tasks=["mail"])).errors["mail"] == (9.0,)
+    assert (await store.observed(tasks=["none"])).errors["none"] == ()
 
 
 async def test_more_errors_at_once_than_are_kept_leave_the_newest(store: Store) -> None:
-    await store.record_estimate_errors("work", [float(number) for number in range(10)], keep=3)
+    await store.observe(errors={"work": [float(number) for number in range(10)]}, keep_errors=3)
 
-    assert await store.estimate_errors("work") == (7.0, 8.0, 9.0)
+    assert (await store.observed(tasks=["work"])).errors["work"] == (7.0, 8.0, 9.0)
 
 
 async def test_a_job_that_failed_is_counted_where_it_ended(store: Store) -> None:

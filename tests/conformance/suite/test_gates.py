@@ -2,25 +2,45 @@
 
 from __future__ import annotations
 
-import pytest
-from harness import NOW, active, claim, ids, limit, line, numbered, series, start, submit, submit_all, succeed
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from qo.store.base import Store
+import pytest
+
+from qo.store.contract import Store
+from tests.conformance.suite.harness import (
+    NOW,
+    active,
+    at,
+    claim,
+    group_status,
+    ids,
+    limit,
+    line,
+    numbered,
+    series,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
 
 pytestmark = pytest.mark.small_bounds
 
 
-async def test_pausing_everything_moves_nothing(store: Store, snapshot) -> None:
+async def test_pausing_everything_moves_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit_all(store, numbered("j", 30))
     before = await snapshot()
 
-    await store.set_paused("global", True, now=NOW)
+    await at(store, NOW).set_paused("global", True)
     during = await claim(store, places=50)
     after = await snapshot()
 
     assert during == []
     assert after["jobs"] == before["jobs"]
-    assert (await store.group("global")).waiting == 0
+    assert (await group_status(store, "global")).waiting == 0
 
 
 async def test_a_full_global_stops_all_tasks(store: Store) -> None:
@@ -45,13 +65,13 @@ async def test_a_full_task_is_passed_by_and_other_tasks_go_on(store: Store) -> N
     taken = ids(await claim(store, tasks=["x", "y"], places=9))
 
     assert taken == ["x1", "y1", "y2"]
-    assert (await store.group("x")).waiting == 0
+    assert (await group_status(store, "x")).waiting == 0
 
 
 async def test_jobs_behind_a_gate_start_in_order_when_it_opens(store: Store) -> None:
     await limit(store, "x", 0)
     await submit_all(store, ["a", "b", "c"], task="x")
-    await store.set_priority(10, job_id="c", now=NOW)
+    await at(store, NOW).set_priority(10, job_id="c")
 
     await limit(store, "x", 2)
 
@@ -62,7 +82,7 @@ async def test_a_worker_of_one_task_is_not_starved_by_ready_jobs_of_another(stor
     await submit_all(store, numbered("y", crowd), task="y", priority=10)
     await submit(store, "x", task="x", priority=99)
 
-    claimed = await store.claim(worker="w", tasks=["x"], places=5, lease_ms=1000, claim_id="c1", now=NOW)
+    claimed = await at(store, NOW).claim(worker="w", tasks=["x"], places=5, lease_ms=1000, claim_id="c1")
 
     assert ids(claimed.leases) == ["x"]
     assert not claimed.more
@@ -74,7 +94,7 @@ async def test_a_worker_of_one_task_is_not_starved_by_parked_jobs_of_another(sto
     await limit(store, "gpu", 1)
     await submit(store, "x", task="x", priority=99, groups=("gpu",))
 
-    claimed = await store.claim(worker="w", tasks=["x"], places=5, lease_ms=1000, claim_id="c1", now=NOW)
+    claimed = await at(store, NOW).claim(worker="w", tasks=["x"], places=5, lease_ms=1000, claim_id="c1")
 
     assert ids(claimed.leases) == ["x"]
     assert not claimed.more
@@ -87,7 +107,7 @@ async def test_the_group_of_another_task_parks_like_any_group(store: Store) -> N
     await submit(store, "builds", task="build", groups=("deploy",))
 
     assert await claim(store, tasks=["build"]) == []
-    assert (await store.group("deploy")).waiting == 1
+    assert (await group_status(store, "deploy")).waiting == 1
     assert await active(store, "deploy") == 1
 
 

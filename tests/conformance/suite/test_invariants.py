@@ -7,10 +7,16 @@ this suite, `invariants.py` looks at the store's whole state again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import UpkeepRules
+from tests.conformance.invariants import broken_invariants
+from tests.conformance.suite.harness import (
     DAY,
     HOUR,
     LEASE,
@@ -19,6 +25,7 @@ from harness import (
     acquire,
     active,
     ask_to_confirm,
+    at,
     claim,
     fail,
     hand_back,
@@ -36,10 +43,6 @@ from harness import (
     submit_list,
     succeed,
 )
-from invariants import broken_invariants
-
-from qo.job import State
-from qo.store.base import Store
 
 pytestmark = pytest.mark.small_bounds
 
@@ -108,7 +111,7 @@ async def test_all_or_nothing_whoever_runs_no_longer_holds_nothing(store: Store,
         case "failed":
             await fail(store, lease)
         case "cancelled":
-            await store.cancel(job_id="j", now=NOW)
+            await at(store, NOW).cancel(job_id="j")
             await hand_back(store, lease)
         case "scheduled":
             await retry_later(store, lease, at=NOW + HOUR)
@@ -119,14 +122,14 @@ async def test_all_or_nothing_whoever_runs_no_longer_holds_nothing(store: Store,
         case "expired":
             await pass_time(store, since=NOW, until=NOW + LEASE)
         case "revoked":
-            await store.revoke("b", 0, force=True, now=NOW)
+            await at(store, NOW).revoke("b", 0, force=True)
 
     assert [await active(store, group) for group in ("a", "b", "user:u1")] == [0, 0, 0]
     assert await store.leases() == ()
 
 
 async def test_open_a_group_is_open_exactly_when_it_has_room_and_parked_jobs_of_the_task(
-    store: Store, snapshot
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
 ) -> None:
     async def open_groups() -> list[tuple[str, str]]:
         state = await snapshot()
@@ -139,41 +142,44 @@ async def test_open_a_group_is_open_exactly_when_it_has_room_and_parked_jobs_of_
     full = await open_groups()
     await limit(store, "gpu", 1)
     has_room = await open_groups()
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
     paused = await open_groups()
-    await store.set_paused("gpu", False, now=NOW)
-    await store.cancel(job_id="x", now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
+    await at(store, NOW).cancel(job_id="x")
     x_gone = await open_groups()
     (lease,) = await claim(store, tasks=["y"], places=9)
     taken = await open_groups()
     await succeed(store, lease)
     freed = await open_groups()
-    await store.cancel(job_id="y2", now=NOW)
+    await at(store, NOW).cancel(job_id="y2")
 
     assert (full, has_room, paused) == ([], [("x", "gpu"), ("y", "gpu")], [])
     assert (x_gone, taken, freed) == ([("y", "gpu")], [], [("y", "gpu")])
     assert await open_groups() == []
 
 
-async def test_open_the_index_names_the_first_parked_job_however_they_are_changed(store: Store, snapshot) -> None:
+async def test_open_the_index_names_the_first_parked_job_however_they_are_changed(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     async def head_after(change: Awaitable[object]) -> str:
         """Changed while they are put aside; the group then has room, and its entry is that of one of them."""
-        await store.set_paused("gpu", True, now=NOW)
+        await at(store, NOW).set_paused("gpu", True)
         await change
-        await store.set_paused("gpu", False, now=NOW)
+        await at(store, NOW).set_paused("gpu", False)
         state = await snapshot()
         ((_, _, key),) = state["open"]
-        return next(job_id for job_id, row in state["jobs"].items() if row["key"] == key)
+        jobs: dict[str, dict[str, Any]] = state["jobs"]
+        return next(job_id for job_id, row in jobs.items() if row["key"] == key)
 
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
 
     heads = [
         await head_after(submit_all(store, "abcd", groups=("gpu",))),
-        await head_after(store.cancel(job_id="a", now=NOW)),
-        await head_after(store.set_priority(20, job_id="d", now=NOW)),
-        await head_after(store.set_priority(90, job_id="d", now=NOW)),
-        await head_after(store.move("c", before="b", now=NOW)),
-        await head_after(store.age(period_ms=HOUR, now=NOW + HOUR)),
+        await head_after(at(store, NOW).cancel(job_id="a")),
+        await head_after(at(store, NOW).set_priority(20, job_id="d")),
+        await head_after(at(store, NOW).set_priority(90, job_id="d")),
+        await head_after(at(store, NOW).move("c", before="b")),
+        await head_after(at(store, NOW + HOUR).upkeep(UpkeepRules(aging_period_ms=HOUR))),
     ]
 
     assert heads == ["a", "b", "d", "b", "c", "c"]
@@ -189,7 +195,7 @@ async def test_conservation_every_accepted_job_is_in_exactly_one_state_and_none_
             *(submission(f"phase{phase}", parent="p", phase=phase) for phase in range(1, 5)),
         ],
     )
-    accepted = {job.id for job in await store.jobs(limit=100)}
+    accepted = {job.id for job in (await store.jobs(limit=100)).jobs}
     for number, lease in enumerate(await claim(store, places=10)):
         match number % 5:
             case 0:
@@ -200,15 +206,15 @@ async def test_conservation_every_accepted_job_is_in_exactly_one_state_and_none_
                 await retry_later(store, lease, at=NOW + HOUR)
             case 3:
                 await ask_to_confirm(store, lease)
-    await store.cancel(job_id="deferred00001", now=NOW)
-    await store.cancel(parent="p", now=NOW)
+    await at(store, NOW).cancel(job_id="deferred00001")
+    await at(store, NOW).cancel(parent="p")
     await pass_time(store, since=NOW, until=MIDNIGHT + 4 * DAY)
 
-    jobs = await store.jobs(limit=100)
+    jobs = (await store.jobs(limit=100)).jobs
 
     assert len(accepted) == len(jobs) == 20
     assert {job.id for job in jobs} == accepted
-    by_state = [await store.jobs(status=state.value, limit=100) for state in State]
+    by_state = [(await store.jobs(status=state.value, limit=100)).jobs for state in State]
     assert sum(map(len, by_state)) == 20
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import msgspec
 import pytest
-from harness import (
+
+from qo.job import JobError, Progress, State, moment
+from qo.store.contract import Store
+from qo.values import Advance, Renewal, TaskOptions, Unlimited
+from tests.conformance.suite.harness import (
     BROKEN,
     LEASE,
     MINUTE,
     NOW,
     SECOND,
     active,
+    at,
     catch_up,
     claim,
     events_of,
     fail,
+    group_status,
     hand_back,
     ids,
     kinds_of,
@@ -33,10 +42,6 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.job import JobError, Progress, State, moment
-from qo.store.base import Store
-from qo.store.values import Advance, Renewal, TaskOptions
 
 pytestmark = pytest.mark.small_bounds
 
@@ -80,7 +85,7 @@ async def test_the_leases_of_a_worker_are_listed_by_token_without_payloads(store
 async def test_a_renewed_lease_lives_on_from_then(store: Store) -> None:
     lease = await start(store, "a")
 
-    (held,) = (await store.renew([Renewal(holder="a", token=lease.token, lease_ms=LEASE)], now=NOW + 100 * SECOND)).held
+    (held,) = (await at(store, NOW + 100 * SECOND).renew([Renewal(holder="a", token=lease.token, lease_ms=LEASE)])).held
 
     assert (held.lost, held.cancel_wanted) == (False, False)
     assert held.expires_at == moment(NOW + 100 * SECOND + LEASE)
@@ -101,8 +106,8 @@ async def test_a_heartbeat_never_shortens_a_lease(store: Store) -> None:
     long = Renewal(holder="a", token=lease.token, extend_ms=600 * SECOND)
     short = Renewal(holder="a", token=lease.token, lease_ms=LEASE)
 
-    (extended,) = (await store.renew([long], now=NOW)).held
-    (renewed,) = (await store.renew([short], now=NOW + 100 * SECOND)).held
+    (extended,) = (await at(store, NOW).renew([long])).held
+    (renewed,) = (await at(store, NOW + 100 * SECOND).renew([short])).held
 
     assert extended.expires_at == moment(NOW + LEASE + 600 * SECOND)
     assert renewed.expires_at == extended.expires_at
@@ -121,10 +126,10 @@ async def test_a_lease_past_its_end_that_nobody_has_ended_yet_is_renewed_like_an
 async def test_renewals_are_answered_one_by_one_in_order(store: Store) -> None:
     a, b = await start(store, "a"), await start(store, "b")
     await succeed(store, a)
-    await store.cancel(job_id="b", now=NOW)
+    await at(store, NOW).cancel(job_id="b")
     renewals = [Renewal(holder=lease.job.id, token=lease.token, lease_ms=LEASE) for lease in (b, a, b)]
 
-    answers = (await store.renew(renewals, now=NOW)).held
+    answers = (await at(store, NOW).renew(renewals)).held
 
     assert [(held.holder, held.lost, held.cancel_wanted) for held in answers] == [
         ("b", False, True),
@@ -133,7 +138,9 @@ async def test_renewals_are_answered_one_by_one_in_order(store: Store) -> None:
     ]
 
 
-async def test_a_lost_lease_is_never_added_back(store: Store, snapshot) -> None:
+async def test_a_lost_lease_is_never_added_back(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     lease = await start(store, "a")
     await hand_back(store, lease)
     before = await snapshot()
@@ -165,8 +172,8 @@ async def test_reclaim_a_dead_holders_slots_are_usable_again_one_lease_later(sto
 async def test_a_claim_recovers_expired_leases_by_itself(store: Store) -> None:
     await submit(store, "a")
     await claim(store, worker="dead")
-    for at in (NOW + 150 * SECOND, NOW + 299 * SECOND):
-        assert await claim(store, worker="alive", now=at) == []
+    for now in (NOW + 150 * SECOND, NOW + 299 * SECOND):
+        assert await claim(store, worker="alive", now=now) == []
 
     (lease,) = await claim(store, worker="alive", now=NOW + LEASE)
 
@@ -178,10 +185,10 @@ async def test_a_lost_lease_names_the_limited_groups_whose_slots_it_freed(store:
         await limit(store, group, 2)
     await submit_all(store, "ab", user="u1", groups=("gpu", "gone", "unlimited"))
     first, second = await claim(store, places=2)
-    await store.remove_limit("gone", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gone")])
     await limit(store, "global", 5)
 
-    await store.revoke("gpu", first.slots["gpu"], force=True, now=NOW)
+    await at(store, NOW).revoke("gpu", first.slots["gpu"], force=True)
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     freed = ["global", "gpu", "user:u1", "work"]
@@ -224,7 +231,7 @@ async def test_bounded_attempts_a_job_that_kills_its_workers_ends_as_failed(stor
     assert job.error == JobError(message="The worker stopped responding, and all 3 attempts are used.")
     assert job.finished_at == moment(now)
     assert await claim(store, now=now) == []
-    assert (await store.retry("deadly", now=now)).attempts == 0
+    assert (await at(store, now).retry("deadly")).attempts == 0
 
 
 async def test_a_job_without_attempts_of_its_own_gets_its_tasks_when_it_first_starts(store: Store) -> None:
@@ -267,7 +274,7 @@ async def test_bounded_attempts_retries_end_when_all_are_spent(store: Store) -> 
 
 async def test_an_expired_job_that_was_to_be_cancelled_is_cancelled(store: Store) -> None:
     await start(store, "a")
-    await store.cancel(job_id="a", message="Not needed.", now=NOW)
+    await at(store, NOW).cancel(job_id="a", message="Not needed.")
 
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
@@ -296,7 +303,7 @@ async def test_jobs_come_back_after_all_slots_are_free_so_none_is_put_aside_for_
 
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
-    assert (await store.group("gpu")).waiting == 0
+    assert (await group_status(store, "gpu")).waiting == 0
     assert ids(await claim(store, places=2, now=NOW + LEASE)) == ["a", "b"]
 
 
@@ -377,9 +384,9 @@ async def test_a_report_is_answered_with_whether_a_cancel_is_wanted(store: Store
     lease = await start(store, "a")
     advance = Advance(job_id="a", token=lease.token)
 
-    (before,) = await store.advance([advance], now=NOW)
-    await store.cancel(job_id="a", now=NOW)
-    (after,) = await store.advance([advance], now=NOW)
+    (before,) = await at(store, NOW).advance([advance])
+    await at(store, NOW).cancel(job_id="a")
+    (after,) = await at(store, NOW).advance([advance])
 
     assert (before.cancel_wanted, after.cancel_wanted) == (False, True)
     assert (after.lost, after.holder, after.expires_at) == (False, "a", moment(NOW + LEASE))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.store.contract import Store
+from qo.values import Limit, LimitIgnored, Source, TaskOptions, Unlimited
+from tests.conformance.suite.harness import (
     NOW,
+    accepted,
+    at,
     claim,
+    group_status,
     ids,
     limit,
     register,
@@ -13,9 +22,6 @@ from harness import (
     submit_all,
     try_submit,
 )
-
-from qo.store.base import Store
-from qo.store.values import Limit, LimitIgnored, Source, TaskOptions
 
 pytestmark = pytest.mark.small_bounds
 
@@ -31,7 +37,7 @@ async def test_a_stronger_source_replaces_a_weaker_one_and_not_the_other_way(
         stronger, weaker = weaker, stronger
     await limit(store, "gpu", 5, source=weaker)
     replaced = await limit(store, "gpu", 7, source=stronger)
-    kept = await store.group("gpu")
+    kept = await group_status(store, "gpu")
 
     ignored = await limit(store, "gpu", 9, source=weaker)
 
@@ -42,11 +48,11 @@ async def test_a_stronger_source_replaces_a_weaker_one_and_not_the_other_way(
         assert (kept.limit, replaced[0].in_force, ignored[0].in_force) == (5, first, first)
     elif stronger == weaker:
         assert (kept.limit, replaced, ignored) == (7, (), ())
-        assert (await store.group("gpu")).limit == 9
+        assert (await group_status(store, "gpu")).limit == 9
     else:
         assert (kept.limit, kept.source, replaced) == (7, stronger, ())
         assert ignored == (LimitIgnored(wanted=wanted, in_force=in_force),)
-        assert (await store.group("gpu")).limit == 7
+        assert (await group_status(store, "gpu")).limit == 7
 
 
 async def test_a_stronger_source_with_the_same_value_takes_over(store: Store) -> None:
@@ -55,10 +61,12 @@ async def test_a_stronger_source_with_the_same_value_takes_over(store: Store) ->
     ignored = await limit(store, "gpu", 5, source=Source.OPERATOR)
 
     assert ignored == ()
-    assert (await store.group("gpu")).source is Source.OPERATOR
+    assert (await group_status(store, "gpu")).source is Source.OPERATOR
 
 
-async def test_a_weaker_source_with_the_same_value_is_nothing_to_warn_of(store: Store, snapshot) -> None:
+async def test_a_weaker_source_with_the_same_value_is_nothing_to_warn_of(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await limit(store, "gpu", 5, source=Source.CONFIGURATION)
     before = await snapshot()
 
@@ -67,7 +75,9 @@ async def test_a_weaker_source_with_the_same_value_is_nothing_to_warn_of(store: 
     assert await snapshot() == before
 
 
-async def test_setting_the_present_value_again_changes_nothing(store: Store, snapshot) -> None:
+async def test_setting_the_present_value_again_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await limit(store, "gpu", 5)
     before = await snapshot()
 
@@ -78,11 +88,11 @@ async def test_setting_the_present_value_again_changes_nothing(store: Store, sna
 
 async def test_after_a_removal_anyone_may_set_a_limit(store: Store) -> None:
     await limit(store, "gpu", 5, source=Source.OPERATOR)
-    await store.remove_limit("gpu", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
 
     await limit(store, "gpu", 2, source=Source.SUBMIT)
 
-    assert ((await store.group("gpu")).limit, (await store.group("gpu")).source) == (2, Source.SUBMIT)
+    assert ((await group_status(store, "gpu")).limit, (await group_status(store, "gpu")).source) == (2, Source.SUBMIT)
 
 
 async def test_a_submits_limit_holds_for_the_job_itself(store: Store) -> None:
@@ -97,10 +107,10 @@ async def test_a_submits_limit_only_fills_an_empty_one_and_is_told_otherwise(sto
     second = Limit(group="gpu", slots=4, source=Source.SUBMIT)
     await submit(store, "a", groups=("gpu",), limits=(first,))
 
-    answer = await try_submit(store, "b", groups=("gpu",), limits=(second,))
+    answer = accepted(await try_submit(store, "b", groups=("gpu",), limits=(second,)))
 
     assert answer.ignored == (LimitIgnored(wanted=second, in_force=first),)
-    assert (await store.group("gpu")).limit == 1
+    assert (await group_status(store, "gpu")).limit == 1
 
 
 async def test_a_workers_limit_on_its_task_is_that_of_the_newest_worker(store: Store) -> None:
@@ -108,7 +118,7 @@ async def test_a_workers_limit_on_its_task_is_that_of_the_newest_worker(store: S
     await register(store, "w2", TaskOptions(name="work", limit=3))
     await submit_all(store, "abcde")
 
-    assert ((await store.group("work")).limit, (await store.group("work")).source) == (3, Source.TASK)
+    assert ((await group_status(store, "work")).limit, (await group_status(store, "work")).source) == (3, Source.TASK)
     assert len(await claim(store, places=9)) == 3
 
 
@@ -116,7 +126,7 @@ async def test_a_workers_limit_goes_when_the_newest_worker_names_none(store: Sto
     await register(store, "w1", TaskOptions(name="work", limit=1))
     await register(store, "w2", TaskOptions(name="work"))
 
-    assert (await store.group("work")).limit is None
+    assert (await group_status(store, "work")).limit is None
 
 
 async def test_a_workers_limit_against_an_operators_is_answered(store: Store) -> None:
@@ -125,4 +135,4 @@ async def test_a_workers_limit_against_an_operators_is_answered(store: Store) ->
     registered = await register(store, "w1", TaskOptions(name="work", limit=9))
 
     assert [(one.wanted.slots, one.in_force.slots) for one in registered.ignored] == [(9, 2)]
-    assert (await store.group("work")).limit == 2
+    assert (await group_status(store, "work")).limit == 2

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.store.contract import Store
+from qo.values import Limit, Source, Standing, Unlimited
+from tests.conformance.suite.harness import (
     NOW,
     active,
+    at,
     claim,
+    group_status,
     ids,
     limit,
     line,
@@ -19,9 +27,6 @@ from harness import (
     submit_list,
     succeed,
 )
-
-from qo.store.base import Store
-from qo.store.values import Limit, Source
 
 pytestmark = pytest.mark.small_bounds
 
@@ -40,7 +45,9 @@ pytestmark = pytest.mark.small_bounds
         ("provider:ollama", {"groups": ("provider:ollama",)}),
     ],
 )
-async def test_no_more_jobs_of_a_group_run_than_its_limit(store: Store, group: str, fields) -> None:
+async def test_no_more_jobs_of_a_group_run_than_its_limit(
+    store: Store, group: str, fields: dict[str, Standing] | dict[str, str] | dict[str, tuple[str, ...]]
+) -> None:
     await limit(store, group, 2)
     await submit_all(store, "abcd", **fields)
 
@@ -87,7 +94,7 @@ async def test_with_a_full_and_b_free_a_job_of_both_takes_neither_until_a_frees(
 
     blocked = await claim(store)
     in_b_meanwhile = await active(store, "b")
-    aside = (await store.group("a")).waiting
+    aside = (await group_status(store, "a")).waiting
     await submit(store, "only-b", groups=("b",))
     (only_b,) = await claim(store)
     await succeed(store, only_b)
@@ -107,13 +114,13 @@ async def test_the_others_behind_nine_thousand_blocked_ones_are_claimed_at_once_
     await submit_all(store, numbered("many", 9 * crowd), user="many")
     others = numbered("other", crowd)
     one_each = [Limit(group=f"user:{job_id}", slots=1, source=Source.OPERATOR) for job_id in others]
-    await store.set_limits(one_each, now=NOW)
+    await at(store, NOW).set_limits(one_each)
     await submit_list(store, [submission(job_id, user=job_id) for job_id in others])
 
     claimed = ids(await claim(store, places=crowd + 1))
 
     assert claimed == ["many00001", *others]
-    assert (await store.group("user:many")).waiting == 9 * crowd - 1
+    assert (await group_status(store, "user:many")).waiting == 9 * crowd - 1
 
 
 # --- a first limit, a lowered, a removed one ---------------------------------------------------------------------
@@ -167,19 +174,21 @@ async def test_removing_a_limit_with_many_parked_keeps_the_exact_order(store: St
     expected = numbered("j", crowd)
     in_group = [job_id for number, job_id in enumerate(expected) if number % 3]
     await submit_list(store, [submission(job_id, groups=("gpu",) if job_id in in_group else ()) for job_id in expected])
-    parked = (await store.group("gpu")).waiting
+    parked = (await group_status(store, "gpu")).waiting
 
-    await store.remove_limit("gpu", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
 
     assert parked == len(in_group)
     assert await line(store) == expected
     assert ids(await claim(store, places=crowd)) == expected
 
 
-async def test_removing_where_there_is_no_limit_changes_nothing(store: Store, snapshot) -> None:
+async def test_removing_where_there_is_no_limit_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     before = await snapshot()
 
-    await store.remove_limit("gpu", by="ops", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")], by="ops")
 
     assert await snapshot() == before
 
@@ -191,9 +200,9 @@ async def test_jobs_parked_in_one_group_and_then_freed_by_another_way_start_in_o
     await submit_all(store, "abcdef", groups=("gpu",))
     assert await claim(store, places=9) == []
 
-    await store.cancel(job_id="a", now=NOW)
-    await store.move("f", before="b", now=NOW)
-    await store.set_priority(10, job_id="e", now=NOW)
+    await at(store, NOW).cancel(job_id="a")
+    await at(store, NOW).move("f", before="b")
+    await at(store, NOW).set_priority(10, job_id="e")
     await succeed(store, holder)
 
     started = []

@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
-from harness import LEASE, MINUTE, NOW, SECOND, claim, limit, register, start, submit
 
 from qo.errors import InvalidValue
 from qo.job import moment
-from qo.store.base import Store
-from qo.store.values import Limit, Registered, Renewal, Source, TaskOptions
+from qo.store.contract import Store
+from qo.values import Keep, Limit, Registered, Renewal, Source, TaskOptions, UpkeepRules
+from tests.conformance.suite.harness import (
+    LEASE,
+    MINUTE,
+    NOW,
+    SECOND,
+    at,
+    claim,
+    group_status,
+    limit,
+    register,
+    start,
+    submit,
+)
 
 pytestmark = pytest.mark.small_bounds
 
 
 async def registered_as(store: Store, name: str = "w1", *, now: int = NOW) -> str | None:
     """The instance that has the name."""
-    return next((worker.instance for worker in await store.workers(now=now) if worker.name == name), None)
+    return next((worker.instance for worker in await at(store, now).workers() if worker.name == name), None)
 
 
 async def test_a_live_namesake_is_answered_with_where_it_runs_and_when_it_was_heard_of(store: Store) -> None:
     await register(store, "w1", "build", places=4, instance="one", host="h1", pid=7)
-    await store.renew([], worker="w1", instance="one", now=NOW + 10 * SECOND)
+    await at(store, NOW + 10 * SECOND).renew([], worker="w1", instance="one")
     await start(store, "a", task="build", worker="w1")
 
     answer = await register(store, "w1", "mail", instance="two", now=NOW + 15 * SECOND)
 
-    (namesake,) = await store.workers(now=NOW + 15 * SECOND)
+    (namesake,) = await at(store, NOW + 15 * SECOND).workers()
     assert answer == Registered(namesake=namesake, now_ms=NOW + 15 * SECOND)
     assert answer.namesake is not None
     known = answer.namesake
@@ -35,7 +49,9 @@ async def test_a_live_namesake_is_answered_with_where_it_runs_and_when_it_was_he
     assert (known.registered_at, known.heard_at) == (moment(NOW), moment(NOW + 10 * SECOND))
 
 
-async def test_a_namesake_that_is_told_so_has_changed_nothing(store: Store, snapshot) -> None:
+async def test_a_namesake_that_is_told_so_has_changed_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await register(store, "w1", TaskOptions(name="work", groups=("gpu",), limit=2), instance="one")
     before = await snapshot()
 
@@ -81,7 +97,7 @@ async def test_the_same_instance_may_register_again(store: Store) -> None:
 
     again = await register(store, "w1", "work", "mail", places=3, instance="one")
 
-    (worker,) = await store.workers(now=NOW)
+    (worker,) = await at(store, NOW).workers()
     assert (again.namesake, worker.tasks, worker.places) == (None, ("work", "mail"), 3)
 
 
@@ -100,12 +116,12 @@ async def test_who_leaves_takes_only_its_own_registration_with_it(store: Store) 
 async def test_a_renewal_keeps_its_own_registration_and_no_namesakes(store: Store) -> None:
     await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
 
-    other = (await store.renew([], worker="w1", instance="two", now=NOW + 20 * SECOND)).registration
+    other = (await at(store, NOW + 20 * SECOND).renew([], worker="w1", instance="two")).registration
     assert other is not None
-    after_other = (await store.workers(now=NOW + 20 * SECOND))[0]
-    own = (await store.renew([], worker="w1", instance="one", now=NOW + 20 * SECOND)).registration
+    after_other = (await at(store, NOW + 20 * SECOND).workers())[0]
+    own = (await at(store, NOW + 20 * SECOND).renew([], worker="w1", instance="one")).registration
     assert own is not None
-    after_own = (await store.workers(now=NOW + 20 * SECOND))[0]
+    after_own = (await at(store, NOW + 20 * SECOND).workers())[0]
 
     assert (other.holder, other.token, other.lost, other.expires_at) == ("w1", "two", True, None)
     assert (after_other.heard_at, after_other.expires_at) == (moment(NOW), moment(NOW + 30_000))
@@ -117,8 +133,8 @@ async def test_leases_are_kept_whatever_is_answered_about_the_registration(store
     await submit(store, "a")
     (lease,) = await claim(store, worker="w1")
 
-    renewed = await store.renew(
-        [Renewal(holder="a", token=lease.token, lease_ms=LEASE)], worker="w1", instance="one", now=NOW
+    renewed = await at(store, NOW).renew(
+        [Renewal(holder="a", token=lease.token, lease_ms=LEASE)], worker="w1", instance="one"
     )
 
     assert [(held.holder, held.lost) for held in renewed.held] == [("a", False)]
@@ -129,7 +145,7 @@ async def test_leases_are_kept_whatever_is_answered_about_the_registration(store
 async def test_a_registration_past_its_end_that_nobody_took_is_renewed(store: Store) -> None:
     await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
 
-    held = (await store.renew([], worker="w1", instance="one", now=NOW + MINUTE)).registration
+    held = (await at(store, NOW + MINUTE).renew([], worker="w1", instance="one")).registration
     assert held is not None
 
     assert not held.lost
@@ -138,9 +154,9 @@ async def test_a_registration_past_its_end_that_nobody_took_is_renewed(store: St
 
 async def test_a_worker_that_was_forgotten_is_told_and_may_register_again(store: Store) -> None:
     await register(store, "w1", "work", instance="one", lifetime_ms=30_000)
-    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=NOW + MINUTE)
+    await at(store, NOW + MINUTE).upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))
 
-    held = (await store.renew([], worker="w1", instance="one", now=NOW + MINUTE)).registration
+    held = (await at(store, NOW + MINUTE).renew([], worker="w1", instance="one")).registration
     assert held is not None
     await register(store, "w1", "work", instance="one", now=NOW + MINUTE)
 
@@ -157,7 +173,7 @@ async def test_of_a_job_in_line_the_worker_of_its_task_that_was_heard_of_last_is
     await register(store, "w3", "mail", lifetime_ms=30_000, now=NOW + 9 * SECOND)
     await submit(store, "a", task="build")
 
-    told = await store.blockers("a", now=NOW + MINUTE)
+    told = await at(store, NOW + MINUTE).blockers("a")
 
     assert (told.has_worker, told.worker, told.heard_at) == (False, "w2", moment(NOW + 5 * SECOND))
 
@@ -167,7 +183,7 @@ async def test_of_workers_that_were_heard_of_in_the_same_moment_the_first_by_nam
         await register(store, name, "build")
     await submit(store, "a", task="build")
 
-    assert (await store.blockers("a", now=NOW)).worker == "w1"
+    assert (await at(store, NOW).blockers("a")).worker == "w1"
 
 
 async def test_of_a_job_that_is_held_its_own_worker_is_told(store: Store) -> None:
@@ -176,7 +192,7 @@ async def test_of_a_job_that_is_held_its_own_worker_is_told(store: Store) -> Non
     await start(store, "a", task="build", worker="w1")
     await start(store, "b", worker="never-registered")
 
-    own, unknown = await store.blockers("a", now=NOW + SECOND), await store.blockers("b", now=NOW + SECOND)
+    own, unknown = await at(store, NOW + SECOND).blockers("a"), await at(store, NOW + SECOND).blockers("b")
 
     assert (own.worker, own.heard_at) == ("w1", moment(NOW))
     assert (unknown.worker, unknown.heard_at) == (None, None)
@@ -185,23 +201,23 @@ async def test_of_a_job_that_is_held_its_own_worker_is_told(store: Store) -> Non
 async def test_without_a_worker_there_is_nothing_to_tell(store: Store) -> None:
     await submit(store, "a")
 
-    told = await store.blockers("a", now=NOW)
+    told = await at(store, NOW).blockers("a")
 
     assert (told.has_worker, told.worker, told.heard_at) == (False, None, None)
 
 
 @pytest.mark.parametrize("field", ["instance", "replaces"])
 @pytest.mark.parametrize("value", ["a\0b", "x" * 201, 7])
-async def test_a_bad_instance_is_refused_by_its_field(store: Store, field: str, value: object) -> None:
+async def test_a_bad_instance_is_refused_by_its_field(store: Store, field: str, value: Any) -> None:
     with pytest.raises(InvalidValue, match=field):
         await register(store, "w1", "work", **{field: value})
 
-    assert await store.workers(now=NOW) == ()
+    assert await at(store, NOW).workers() == ()
 
 
 async def test_a_bad_instance_in_a_renewal_is_refused(store: Store) -> None:
     with pytest.raises(InvalidValue, match="instance"):
-        await store.renew([], worker="w1", instance="a\0b", now=NOW)
+        await at(store, NOW).renew([], worker="w1", instance="a\0b")
 
 
 # --- the configuration's limits ---------------------------------------------------------------------------------
@@ -216,7 +232,7 @@ async def test_a_namesake_does_not_change_limits(store: Store) -> None:
 
     await register(store, "w1", "work", instance="two", limits=configured(gpu=99))
 
-    assert (await store.group("gpu")).limit == 2
+    assert (await group_status(store, "gpu")).limit == 2
 
 
 async def test_leaving_changes_no_limits(store: Store) -> None:
@@ -225,4 +241,4 @@ async def test_leaving_changes_no_limits(store: Store) -> None:
 
     await register(store, "w1", instance="one", limits=configured(gpu=99, api=99))
 
-    assert ((await store.group("gpu")).limit, (await store.group("api")).limit) == (2, 1)
+    assert ((await group_status(store, "gpu")).limit, (await group_status(store, "api")).limit) == (2, 1)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from harness import (
+
+from qo.store.contract import Store
+from qo.values import Bounds, TaskOptions, UpkeepRules
+from tests.conformance.conftest import ModelUnderTest
+from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     MINUTE,
     NOW,
+    at,
     claim,
     fail,
     fresh_id,
@@ -27,9 +32,7 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.store.base import Store
-from qo.store.values import TaskOptions
+from tests.stores import StoreUnderTest
 
 pytestmark = pytest.mark.small_bounds
 
@@ -65,7 +68,7 @@ async def test_the_clock_does_not_decide_who_joined_first(store: Store) -> None:
 
 
 async def test_jobs_of_one_submit_join_in_the_order_given(store: Store) -> None:
-    await store.submit([submission(job_id) for job_id in ("z", "y", "x")], now=NOW)
+    await at(store, NOW).submit([submission(job_id) for job_id in ("z", "y", "x")])
 
     assert await line(store) == ["z", "y", "x"]
 
@@ -140,7 +143,7 @@ async def test_a_job_retried_by_hand_joins_behind_the_others(store: Store) -> No
     await fail(store, lease)
     await submit(store, "c")
 
-    await store.retry("a", now=NOW)
+    await at(store, NOW).retry("a")
 
     assert await line(store) == ["b", "c", "a"]
 
@@ -148,21 +151,21 @@ async def test_a_job_retried_by_hand_joins_behind_the_others(store: Store) -> No
 async def test_a_changed_priority_keeps_the_place(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"])
 
-    await store.set_priority(70, job_id="a", now=NOW)
-    await store.set_priority(70, job_id="b", now=NOW)
-    await store.set_priority(50, job_id="b", now=NOW)
+    await at(store, NOW).set_priority(70, job_id="a")
+    await at(store, NOW).set_priority(70, job_id="b")
+    await at(store, NOW).set_priority(50, job_id="b")
 
     assert await line(store) == ["b", "c", "a"]
-    await store.set_priority(50, job_id="a", now=NOW)
+    await at(store, NOW).set_priority(50, job_id="a")
     assert await line(store) == ["a", "b", "c"]
 
 
 async def test_a_changed_priority_changes_the_group_that_counts(store: Store) -> None:
-    await store.set_paused("priority:70", True, now=NOW)
+    await at(store, NOW).set_paused("priority:70", True)
     await submit(store, "a", priority=70)
 
     before = await claim(store)
-    await store.set_priority(50, job_id="a", now=NOW)
+    await at(store, NOW).set_priority(50, job_id="a")
 
     assert before == []
     assert ids(await claim(store)) == ["a"]
@@ -190,8 +193,8 @@ async def test_what_a_bounded_claim_takes_is_the_exact_prefix(store: Store) -> N
 
     taken = []
     for _ in range(100):
-        claimed = await store.claim(
-            worker="w", tasks=["work"], places=30, lease_ms=LEASE, claim_id=fresh_id("c"), now=NOW
+        claimed = await at(store, NOW).claim(
+            worker="w", tasks=["work"], places=30, lease_ms=LEASE, claim_id=fresh_id("c")
         )
         taken += ids(claimed.leases)
         assert taken == ["many00001", *numbered("other", 9)][: len(taken)]
@@ -204,7 +207,7 @@ async def test_what_a_bounded_claim_takes_is_the_exact_prefix(store: Store) -> N
 def first_eligible(waiting: list[tuple[str, str, tuple[str, ...]]], limits: dict[str, int], places: int) -> list[str]:
     """The rule of qo by looking at everybody: `waiting` are (id, task, groups) in the order of the line."""
     used = dict.fromkeys(limits, 0)
-    started = []
+    started: list[str] = []
     for job_id, _, groups in waiting:
         limited = [group for group in groups if group in limits]
         if len(started) < places and all(used[group] < limits[group] for group in limited):
@@ -231,7 +234,7 @@ async def test_order_the_claimed_job_is_the_first_eligible_one(store: Store, see
             groups=tuple(choose.sample(["g1", "g2", "g3"], choose.randint(0, 2))),
         )
     tasks = choose.sample(["x", "y", "z"], 2)
-    waiting = [(job.id, job.task, job.groups) for job in await store.jobs(status="queued") if job.task in tasks]
+    waiting = [(job.id, job.task, job.groups) for job in (await store.jobs(status="queued")).jobs if job.task in tasks]
 
     claimed = ids(await claim(store, tasks=tasks, places=15))
 
@@ -260,13 +263,15 @@ async def scripted_trace(store: Store) -> list[object]:
             case 4:
                 await limit(store, "gpu", choose.randint(0, 3), now=now)
             case _:
-                await store.age(period_ms=HOUR, now=now)
+                await at(store, now).upkeep(UpkeepRules(aging_period_ms=HOUR))
         trace.append((await line(store), ids(held)))
     trace += (await store.events(0)).events
     return trace
 
 
-async def test_the_same_commands_give_the_same_trace_on_every_run(under_test, bounds, store: Store) -> None:
+async def test_the_same_commands_give_the_same_trace_on_every_run(
+    under_test: ModelUnderTest | StoreUnderTest, bounds: Bounds, store: Store
+) -> None:
     again = await under_test.open(bounds)
     try:
         assert await scripted_trace(store) == await scripted_trace(again)

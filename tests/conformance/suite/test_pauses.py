@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.store.contract import Store
+from qo.values import Unlimited
+from tests.conformance.suite.harness import (
     NOW,
+    at,
     claim,
+    group_status,
     hand_back,
     ids,
     limit,
@@ -15,8 +23,6 @@ from harness import (
     succeed,
 )
 
-from qo.store.base import Store
-
 pytestmark = pytest.mark.small_bounds
 
 
@@ -25,10 +31,10 @@ async def test_nobody_new_starts_in_a_paused_group_and_those_that_run_go_on(stor
     await submit_all(store, ["a", "b"], user="u1", groups=("gpu",))
     (running,) = await claim(store)
 
-    await store.set_paused(group, True, now=NOW)
+    await at(store, NOW).set_paused(group, True)
     during = await claim(store, places=5)
     finished = await succeed(store, running)
-    await store.set_paused(group, False, now=NOW)
+    await at(store, NOW).set_paused(group, False)
 
     assert (during, finished[0].lost) == ([], False)
     assert ids(await claim(store, places=5)) == ["b"]
@@ -38,29 +44,33 @@ async def test_pausing_twice_and_resuming_once_gives_back_the_limit_there_was(st
     await limit(store, "gpu", 2)
     await submit_all(store, "abc", groups=("gpu",))
 
-    await store.set_paused("gpu", True, now=NOW)
-    await store.set_paused("gpu", True, now=NOW)
-    paused = await store.group("gpu")
+    await at(store, NOW).set_paused("gpu", True)
+    await at(store, NOW).set_paused("gpu", True)
+    paused = await group_status(store, "gpu")
     during = await claim(store, places=5)
-    await store.set_paused("gpu", False, now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
 
     assert (paused.paused, paused.limit, during) == (True, 2, [])
     assert ids(await claim(store, places=5)) == ["a", "b"]
 
 
-async def test_pausing_what_is_paused_changes_nothing(store: Store, snapshot) -> None:
-    await store.set_paused("gpu", True, by="ops", now=NOW)
+async def test_pausing_what_is_paused_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
+    await at(store, NOW).set_paused("gpu", True, by="ops")
     before = await snapshot()
 
-    await store.set_paused("gpu", True, by="ops", now=NOW)
+    await at(store, NOW).set_paused("gpu", True, by="ops")
 
     assert await snapshot() == before
 
 
-async def test_resuming_what_is_not_paused_changes_nothing(store: Store, snapshot) -> None:
+async def test_resuming_what_is_not_paused_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     before = await snapshot()
 
-    await store.set_paused("gpu", False, by="ops", now=NOW)
+    await at(store, NOW).set_paused("gpu", False, by="ops")
 
     assert await snapshot() == before
 
@@ -68,11 +78,11 @@ async def test_resuming_what_is_not_paused_changes_nothing(store: Store, snapsho
 async def test_a_limit_set_while_paused_is_kept_for_the_resume(store: Store) -> None:
     await limit(store, "gpu", 3)
     await submit_all(store, "abcd", groups=("gpu",))
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
 
     await limit(store, "gpu", 1)
     during = await claim(store, places=5)
-    await store.set_paused("gpu", False, now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
 
     assert during == []
     assert ids(await claim(store, places=5)) == ["a"]
@@ -80,21 +90,21 @@ async def test_a_limit_set_while_paused_is_kept_for_the_resume(store: Store) -> 
 
 async def test_removing_the_limit_of_a_paused_group_does_not_resume_it(store: Store) -> None:
     await limit(store, "gpu", 1)
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
     await submit(store, "a", groups=("gpu",))
 
-    await store.remove_limit("gpu", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="gpu")])
 
     assert await claim(store) == []
-    assert (await store.group("gpu")).paused
+    assert (await group_status(store, "gpu")).paused
 
 
 async def test_a_group_that_was_only_paused_is_unlimited_after_the_resume(store: Store) -> None:
-    await store.set_paused("gpu", True, now=NOW)
+    await at(store, NOW).set_paused("gpu", True)
     await submit_all(store, numbered("j", 9), groups=("gpu",))
     assert await claim(store, places=9) == []
 
-    await store.set_paused("gpu", False, now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
 
     assert len(await claim(store, places=9)) == 9
 
@@ -123,4 +133,4 @@ async def test_a_job_handed_back_from_a_closed_group_spent_no_attempt_and_kept_i
 
     job = await store.job("a")
     assert (job.attempts, job.started_at, job.position) == (0, None, 1)
-    assert (await store.group("bucket")).waiting == 1
+    assert (await group_status(store, "bucket")).waiting == 1

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.errors import InvalidTransition, JobNotFound, ParentNotFound
+from qo.job import State, moment
+from qo.store.contract import Store
+from qo.values import Keep, Refusal, RefusalReason, UpkeepRules
+from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     NOW,
+    accepted,
+    at,
     catch_up,
     claim,
     events_of,
@@ -25,11 +35,6 @@ from harness import (
     succeed,
     try_submit,
 )
-
-from qo.errors import InvalidTransition, JobNotFound, ParentNotFound
-from qo.job import State, moment
-from qo.store.base import Store
-from qo.store.values import Refusal, RefusalReason
 
 pytestmark = pytest.mark.small_bounds
 
@@ -103,9 +108,9 @@ async def test_later_phases_wait_behind_one_that_failed_and_go_on_when_it_is_ret
     one = await start(store, "one", parent="app", phase=1)
     await submit(store, "two", task="work", parent="app", phase=2)
     await fail(store, one)
-    waiting = await store.blockers("two", now=NOW)
+    waiting = await at(store, NOW).blockers("two")
 
-    await store.retry("one", now=NOW)
+    await at(store, NOW).retry("one")
     (again,) = await claim(store, tasks=["task-of-one"])
     await succeed(store, again)
 
@@ -117,16 +122,16 @@ async def test_later_phases_wait_behind_one_that_was_cancelled(store: Store) -> 
     await submit(store, "one", parent="app", phase=1)
     await submit(store, "two", parent="app", phase=2)
 
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
 
     assert await state(store, "two") is State.WAITING
-    assert (await store.blockers("two", now=NOW)).waits_for_state is State.CANCELLED
+    assert (await at(store, NOW).blockers("two")).waits_for_state is State.CANCELLED
 
 
 async def test_a_phase_that_is_not_there_yet_is_said_so(store: Store) -> None:
     await submit(store, "three", parent="app", phase=3)
 
-    blockers = await store.blockers("three", now=NOW)
+    blockers = await at(store, NOW).blockers("three")
 
     assert (blockers.waits_for, blockers.waits_for_state) == (2, None)
 
@@ -154,7 +159,9 @@ async def test_a_phase_whose_time_has_come_still_waits_for_the_one_before(store:
     assert await state(store, "two") is State.QUEUED
 
 
-async def test_a_phase_that_is_taken_is_refused_and_told_by_whom(store: Store, snapshot) -> None:
+async def test_a_phase_that_is_taken_is_refused_and_told_by_whom(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "one", parent="app", phase=1)
     before = await snapshot()
 
@@ -173,7 +180,7 @@ async def test_the_same_phase_of_another_parent_is_free(store: Store) -> None:
 
 
 async def test_a_phase_taken_within_one_submit_is_refused_too(store: Store) -> None:
-    answers = await store.submit([submission(name, parent="app", phase=1) for name in ("a", "b")], now=NOW)
+    answers = await at(store, NOW).submit([submission(name, parent="app", phase=1) for name in ("a", "b")])
 
     assert [isinstance(answer, Refusal) for answer in answers] == [False, True]
 
@@ -205,7 +212,7 @@ async def test_a_parents_new_priority_is_that_of_all_its_unfinished_jobs(store: 
     runs = await start(store, "runs", parent="app", phase=2)
     await submit(store, "other", priority=50)
 
-    changed = await store.set_priority(20, parent="app", now=NOW)
+    changed = await at(store, NOW).set_priority(20, parent="app")
 
     assert [job.id for job in changed] == ["runs", "waits"]
     assert {job.id: job.priority for job in (await store.parent("app")).jobs} == {
@@ -222,7 +229,7 @@ async def test_a_new_priority_of_a_running_phase_counts_when_it_comes_back(store
     await start(store, "runs", task="work", parent="app", phase=1)
     await submit(store, "other")
 
-    await store.set_priority(70, parent="app", now=NOW)
+    await at(store, NOW).set_priority(70, parent="app")
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     assert await line(store) == ["other", "runs"]
@@ -236,7 +243,7 @@ async def test_cancelling_a_parent_cancels_all_its_unfinished_jobs(store: Store)
     await submit(store, "later", parent="app", run_at_ms=NOW + HOUR)
     await submit(store, "stranger")
 
-    changed = await store.cancel(parent="app", message="No longer needed.", now=NOW)
+    changed = await at(store, NOW).cancel(parent="app", message="No longer needed.")
 
     assert [job.id for job in changed] == ["runs", "waits", "loose", "later"]
     states = {job.id: job.state for job in (await store.parent("app")).jobs}
@@ -255,9 +262,9 @@ async def test_pausing_a_parent_holds_back_its_phases(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1)
     await submit(store, "stranger")
 
-    await store.set_paused("parent:app", True, now=NOW)
+    await at(store, NOW).set_paused("parent:app", True)
     during = ids(await claim(store, places=5))
-    await store.set_paused("parent:app", False, now=NOW)
+    await at(store, NOW).set_paused("parent:app", False)
 
     assert during == ["stranger"]
     assert ids(await claim(store, places=5)) == ["one"]
@@ -276,11 +283,13 @@ async def test_a_parent_lists_its_phases_by_number_and_then_its_other_jobs(store
     "ask",
     [
         lambda store: store.parent("nobody"),
-        lambda store: store.cancel(parent="nobody", now=NOW),
-        lambda store: store.set_priority(10, parent="nobody", now=NOW),
+        lambda store: at(store, NOW).cancel(parent="nobody"),
+        lambda store: at(store, NOW).set_priority(10, parent="nobody"),
     ],
 )
-async def test_a_parent_that_no_job_names_does_not_exist(store: Store, ask) -> None:
+async def test_a_parent_that_no_job_names_does_not_exist(
+    store: Store, ask: Callable[[Store], Awaitable[object]]
+) -> None:
     with pytest.raises(ParentNotFound, match="nobody"):
         await ask(store)
 
@@ -288,7 +297,7 @@ async def test_a_parent_that_no_job_names_does_not_exist(store: Store, ask) -> N
 async def test_a_waiting_phase_can_be_cancelled(store: Store) -> None:
     await submit(store, "two", parent="app", phase=2)
 
-    await store.cancel(job_id="two", now=NOW)
+    await at(store, NOW).cancel(job_id="two")
 
     assert await kinds_of(store, "two") == ["waiting", "cancelled"]
 
@@ -297,7 +306,7 @@ async def test_a_waiting_phase_cannot_be_retried(store: Store) -> None:
     await submit(store, "two", parent="app", phase=2)
 
     with pytest.raises(InvalidTransition, match="waiting"):
-        await store.retry("two", now=NOW)
+        await at(store, NOW).retry("two")
 
 
 async def test_a_released_phase_tells_its_position(store: Store) -> None:
@@ -315,10 +324,10 @@ async def test_a_released_phase_tells_its_position(store: Store) -> None:
 async def test_a_cancelled_phase_can_be_submitted_again_and_the_later_ones_go_on(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1)
     await submit(store, "two", parent="app", phase=2)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
 
     again = await submit(store, "one-again", parent="app", phase=1)
-    waiting = await store.blockers("two", now=NOW)
+    waiting = await at(store, NOW).blockers("two")
     await succeed(store, *await claim(store))
 
     assert again.state is State.QUEUED
@@ -330,7 +339,7 @@ async def test_a_phase_cancelled_in_the_middle_can_be_submitted_again_and_joins_
     await succeed(store, await start(store, "one", parent="app", phase=1))
     await submit(store, "two", parent="app", phase=2)
     await submit(store, "three", parent="app", phase=3)
-    await store.cancel(job_id="two", now=NOW)
+    await at(store, NOW).cancel(job_id="two")
 
     again = await submit(store, "two-again", parent="app", phase=2)
     await succeed(store, *await claim(store))
@@ -339,9 +348,11 @@ async def test_a_phase_cancelled_in_the_middle_can_be_submitted_again_and_joins_
     assert await state(store, "three") is State.QUEUED
 
 
-async def test_a_phase_that_was_submitted_again_is_taken(store: Store, snapshot) -> None:
+async def test_a_phase_that_was_submitted_again_is_taken(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "one", parent="app", phase=1)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
     await submit(store, "again", parent="app", phase=1)
     before = await snapshot()
 
@@ -353,16 +364,16 @@ async def test_a_phase_that_was_submitted_again_is_taken(store: Store, snapshot)
 
 async def test_a_cancelled_phase_submitted_again_within_one_submit_is_admitted_once(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
 
-    answers = await store.submit([submission(name, parent="app", phase=1) for name in ("a", "b")], now=NOW)
+    answers = await at(store, NOW).submit([submission(name, parent="app", phase=1) for name in ("a", "b")])
 
     assert [isinstance(answer, Refusal) for answer in answers] == [False, True]
 
 
 async def test_a_phase_is_taken_until_its_running_job_has_really_been_cancelled(store: Store) -> None:
     one = await start(store, "one", parent="app", phase=1)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
     refused = await try_submit(store, "again", parent="app", phase=1)
 
     await finish(store, one, State.CANCELLED)
@@ -380,9 +391,9 @@ async def test_a_phase_that_ended_otherwise_stays_taken(store: Store, outcome: S
 
 async def test_the_id_of_a_cancelled_phase_still_answers_that_job(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
 
-    answer = await try_submit(store, "one", parent="app", phase=1)
+    answer = accepted(await try_submit(store, "one", parent="app", phase=1))
 
     assert (answer.known, answer.job.state) == (True, State.CANCELLED)
 
@@ -390,10 +401,10 @@ async def test_the_id_of_a_cancelled_phase_still_answers_that_job(store: Store) 
 async def test_the_phases_of_a_cancelled_parent_can_be_submitted_again_in_any_order(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1, priority=20)
     await submit(store, "two", parent="app", phase=2)
-    await store.cancel(parent="app", now=NOW)
+    await at(store, NOW).cancel(parent="app")
 
     two = await submit(store, "two-again", parent="app", phase=2)
-    waiting = await store.blockers("two-again", now=NOW)
+    waiting = await at(store, NOW).blockers("two-again")
     one = await submit(store, "one-again", parent="app", phase=1)
     await succeed(store, *await claim(store))
 
@@ -406,7 +417,7 @@ async def test_the_phases_of_a_cancelled_parent_can_be_submitted_again_in_any_or
 async def test_a_cancelled_phase_is_never_released(store: Store) -> None:
     one = await start(store, "one", parent="app", phase=1)
     await submit(store, "two", parent="app", phase=2)
-    await store.cancel(job_id="two", now=NOW)
+    await at(store, NOW).cancel(job_id="two")
     await submit(store, "two-again", parent="app", phase=2)
 
     await succeed(store, one)
@@ -418,11 +429,11 @@ async def test_a_cancelled_phase_is_never_released(store: Store) -> None:
 async def test_a_parent_lists_a_cancelled_phase_before_the_one_that_took_its_number(store: Store) -> None:
     await submit(store, "one", parent="app", phase=1)
     await submit(store, "two", parent="app", phase=2)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
     await submit(store, "one-again", parent="app", phase=1)
 
     jobs = (await store.parent("app")).jobs
-    cancelled = await store.cancel(parent="app", now=NOW)
+    cancelled = await at(store, NOW).cancel(parent="app")
 
     assert [job.id for job in jobs] == ["one", "one-again", "two"]
     assert [job.id for job in cancelled] == ["one-again", "two"]
@@ -431,7 +442,7 @@ async def test_a_parent_lists_a_cancelled_phase_before_the_one_that_took_its_num
 async def test_a_phase_submitted_again_outlives_the_cancelled_one_within_retention(store: Store) -> None:
     await submit_all(store, numbered("loose", store.bounds.portion - 1), parent="app")
     await submit(store, "one", parent="app", phase=1)
-    await store.cancel(parent="app", now=NOW)
+    await at(store, NOW).cancel(parent="app")
     await succeed(store, await start(store, "again", parent="app", phase=1), now=NOW + 1)
 
     await forget_one_portion(store)  # ends between the two
@@ -443,18 +454,18 @@ async def test_a_phase_submitted_again_outlives_the_cancelled_one_within_retenti
 async def test_a_cancelled_phase_is_known_when_a_later_one_of_its_number_is_forgotten_first(store: Store) -> None:
     """The clock went back between the two."""
     await submit_all(store, numbered("loose", store.bounds.portion - 1), parent="app")
-    await store.cancel(parent="app", now=NOW - HOUR)
+    await at(store, NOW - HOUR).cancel(parent="app")
     await submit(store, "one", parent="app", phase=1)
-    await store.cancel(job_id="one", now=NOW)
+    await at(store, NOW).cancel(job_id="one")
     await submit(store, "again", parent="app", phase=1, now=NOW - 2)
-    await store.cancel(job_id="again", now=NOW - 1)
+    await at(store, NOW - 1).cancel(job_id="again")
 
     await forget_one_portion(store)
     await submit(store, "two", parent="app", phase=2, now=NOW + HOUR)
 
     assert [job.id for job in (await store.parent("app")).jobs] == ["one", "two"]
-    assert (await store.blockers("two", now=NOW + HOUR)).waits_for_state is State.CANCELLED
+    assert (await at(store, NOW + HOUR).blockers("two")).waits_for_state is State.CANCELLED
 
 
 async def forget_one_portion(store: Store) -> None:
-    await store.forget(keep_ms=0, keep_jobs=100, keep_events=100, keep_audit=100, now=NOW + HOUR)
+    await at(store, NOW + HOUR).upkeep(UpkeepRules(keep=Keep(ms=0, jobs=100, events=100, audit=100)))

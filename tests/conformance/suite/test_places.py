@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
-from harness import (
+
+from qo.policy.ordering import MOVED_COUNTED_AT_MOST
+from qo.store.contract import Store
+from qo.values import Place
+from tests.conformance.suite.harness import (
     HOUR,
     MINUTE,
     NOW,
     age,
+    at,
     claim,
     hand_back,
     line,
@@ -21,10 +26,6 @@ from harness import (
     submit_all,
     submit_list,
 )
-
-from qo.policy.ordering import MOVED_COUNTED_AT_MOST
-from qo.store.base import Store
-from qo.store.values import Place
 
 
 async def place(store: Store, job_id: str) -> Place:
@@ -110,7 +111,7 @@ async def test_a_job_that_is_retried_draws_a_new_place_and_counts_as_placed_ahea
     (lease,) = await claim(store)
     await submit(store, "waits")
     await retry_later(store, lease, at=NOW + MINUTE)
-    await store.catch_up(now=NOW + MINUTE)
+    await at(store, NOW + MINUTE).catch_up()
 
     assert await place(store, "waits") == Place(position=2, original=1, placed_ahead=1)
 
@@ -118,7 +119,7 @@ async def test_a_job_that_is_retried_draws_a_new_place_and_counts_as_placed_ahea
 async def test_an_earlier_job_whose_priority_was_raised_did_not_join_later(store: Store) -> None:
     await submit(store, "low", priority=70)
     await submit(store, "waits")
-    await store.set_priority(10, job_id="low", now=NOW)
+    await at(store, NOW).set_priority(10, job_id="low")
 
     assert await place(store, "waits") == Place(position=2, original=1, placed_ahead=0)
 
@@ -126,7 +127,7 @@ async def test_an_earlier_job_whose_priority_was_raised_did_not_join_later(store
 async def test_a_job_that_an_operator_moved_back_says_so(store: Store) -> None:
     await submit_all(store, "abc")
 
-    job = await store.move("a", after="c", now=NOW)
+    job = await at(store, NOW).move("a", after="c")
 
     assert job.displaced == "moved"
     assert await place(store, "a") == Place(position=3, original=1, placed_ahead=2, displaced="moved")
@@ -136,7 +137,7 @@ async def test_a_job_that_an_operator_moved_back_says_so(store: Store) -> None:
 async def test_a_job_whose_priority_was_lowered_says_so(store: Store) -> None:
     await submit_all(store, "abc")
 
-    (job,) = await store.set_priority(70, job_id="a", now=NOW)
+    (job,) = await at(store, NOW).set_priority(70, job_id="a")
 
     assert job.displaced == "priority"
     assert await place(store, "a") == Place(position=3, original=1, placed_ahead=2, displaced="priority")
@@ -144,30 +145,30 @@ async def test_a_job_whose_priority_was_lowered_says_so(store: Store) -> None:
 
 async def test_the_newest_change_that_put_a_job_back_is_the_reason(store: Store) -> None:
     await submit_all(store, "abcd")
-    await store.set_priority(70, job_id="a", now=NOW)
-    await store.set_priority(70, job_id="b", now=NOW)
+    await at(store, NOW).set_priority(70, job_id="a")
+    await at(store, NOW).set_priority(70, job_id="b")
 
-    assert (await store.move("a", after="b", now=NOW)).displaced == "moved"
-    assert (await store.move("a", before="b", now=NOW)).displaced == "moved"
-    assert (await store.set_priority(90, job_id="a", now=NOW))[0].displaced == "priority"
+    assert (await at(store, NOW).move("a", after="b")).displaced == "moved"
+    assert (await at(store, NOW).move("a", before="b")).displaced == "moved"
+    assert (await at(store, NOW).set_priority(90, job_id="a"))[0].displaced == "priority"
 
 
 async def test_a_job_that_a_person_put_where_it_was_or_before_is_not_displaced(store: Store) -> None:
     await submit_all(store, "abcd")
-    await store.set_priority(70, job_id="b", now=NOW)
-    await store.move("c", after="d", now=NOW)
+    await at(store, NOW).set_priority(70, job_id="b")
+    await at(store, NOW).move("c", after="d")
 
-    assert (await store.set_priority(50, job_id="b", now=NOW))[0].displaced is None
-    assert (await store.move("c", before="a", now=NOW)).displaced is None
-    assert (await store.move("d", before="a", now=NOW)).displaced is None
+    assert (await at(store, NOW).set_priority(50, job_id="b"))[0].displaced is None
+    assert (await at(store, NOW).move("c", before="a")).displaced is None
+    assert (await at(store, NOW).move("d", before="a")).displaced is None
 
 
 async def test_a_job_that_joins_anew_is_not_displaced_any_more(store: Store) -> None:
     await submit_all(store, "ab")
-    await store.move("a", after="b", now=NOW)
+    await at(store, NOW).move("a", after="b")
     leases = await claim(store, places=2)
     await retry_later(store, leases[1], at=NOW + MINUTE)
-    await store.catch_up(now=NOW + MINUTE)
+    await at(store, NOW + MINUTE).catch_up()
     await submit(store, "urgent", priority=10, now=NOW + MINUTE)
 
     assert await place(store, "a") == Place(position=2, original=1, placed_ahead=1)
@@ -176,7 +177,7 @@ async def test_a_job_that_joins_anew_is_not_displaced_any_more(store: Store) -> 
 async def test_a_running_jobs_priority_that_is_lowered_with_its_parents_counts_when_it_comes_back(store: Store) -> None:
     await submit(store, "one", parent="p", phase=1)
     (lease,) = await claim(store)
-    await store.set_priority(70, parent="p", now=NOW)
+    await at(store, NOW).set_priority(70, parent="p")
     await submit(store, "other")
     await hand_back(store, lease)
 
@@ -186,8 +187,8 @@ async def test_a_running_jobs_priority_that_is_lowered_with_its_parents_counts_w
 async def test_a_later_job_that_was_moved_ahead_is_counted_and_an_earlier_one_is_not(store: Store) -> None:
     await submit(store, "early", priority=70)
     await submit_all(store, ["a", "waits", "late"])
-    await store.move("early", before="a", now=NOW)
-    await store.move("late", before="a", now=NOW)
+    await at(store, NOW).move("early", before="a")
+    await at(store, NOW).move("late", before="a")
 
     assert await place(store, "waits") == Place(position=4, original=2, placed_ahead=1)
 
@@ -197,8 +198,8 @@ async def test_moving_a_moved_job_again_does_not_make_it_a_later_one(store: Stor
     await submit(store, "waits")
     await submit(store, "late", priority=70)
     for _ in range(2):
-        await store.move("early", before="waits", now=NOW)
-        await store.move("late", before="waits", now=NOW)
+        await at(store, NOW).move("early", before="waits")
+        await at(store, NOW).move("late", before="waits")
 
     assert await place(store, "waits") == Place(position=3, original=1, placed_ahead=1)
 
@@ -208,7 +209,7 @@ async def test_neighbours_that_made_room_are_known_by_when_they_joined(store: St
     await submit_all(store, ["a", "b"])
     await submit_all(store, numbered("m", 30))
     for name in numbered("m", 30):
-        await store.move(name, before="b", now=NOW)
+        await at(store, NOW).move(name, before="b")
     await submit(store, "urgent", priority=10)
 
     assert await place(store, "a") == Place(position=2, original=1, placed_ahead=1)
@@ -221,10 +222,10 @@ async def test_where_very_many_jobs_were_moved_nothing_is_counted(store: Store) 
     *most, one_more = numbered("m", MOVED_COUNTED_AT_MOST + 1)
     await submit_all(store, [*beside, "waits", *most, one_more])
     for number, name in enumerate(most):
-        await store.move(name, after=beside[number % 16], now=NOW)
+        await at(store, NOW).move(name, after=beside[number % 16])
     assert await place(store, "waits") == Place(position=81, original=17, placed_ahead=MOVED_COUNTED_AT_MOST)
 
-    await store.move(one_more, after=beside[0], now=NOW)
+    await at(store, NOW).move(one_more, after=beside[0])
 
     assert await place(store, "waits") == Place(position=82, original=17)
 
@@ -269,10 +270,10 @@ async def test_whatever_people_do_the_count_is_that_of_jobs_ahead_that_joined_la
         await submit(store, job_id, priority=rng.choice([10, 50, 50, 70]), user=user, standing=standing(boost=boost))
         joined[job_id] = number
         if number % 4 == 0:
-            await store.set_priority(rng.choice([10, 30, 50, 90]), job_id=rng.choice(await line(store)), now=NOW)
+            await at(store, NOW).set_priority(rng.choice([10, 30, 50, 90]), job_id=rng.choice(await line(store)))
         if number % 4 == 1 and number > 20:
             moved, other = rng.sample(await line(store), 2)
-            await store.move(moved, **{rng.choice(["before", "after"]): other}, now=NOW)
+            await at(store, NOW).move(moved, **{rng.choice(["before", "after"]): other})
         if number % 6 == 2:
             (lease,) = await claim(store)
             if rng.random() < 0.5:

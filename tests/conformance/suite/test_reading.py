@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.errors import JobNotFound
+from qo.job import Job, State, moment
+from qo.store.contract import Store
+from qo.values import GroupStatus, InLine, Source, TaskOptions, UserUsage
+from tests.conformance.suite.harness import (
     HOUR,
     NOW,
     TODAY,
     acquire,
     ask_to_confirm,
+    at,
     claim,
     fail,
+    group_status,
     hand_back,
     limit,
     line,
@@ -25,11 +33,6 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.errors import JobNotFound
-from qo.job import Job, State, moment
-from qo.store.base import Store
-from qo.store.values import GroupStatus, InLine, Source, TaskOptions, UserUsage
 
 
 async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
@@ -94,13 +97,15 @@ async def test_a_job_that_does_not_exist_is_not_found(store: Store, read: str) -
 @pytest.mark.parametrize(
     "change",
     [
-        lambda store: store.set_priority(10, job_id="nobody", now=NOW),
-        lambda store: store.cancel(job_id="nobody", now=NOW),
-        lambda store: store.retry("nobody", now=NOW),
-        lambda store: store.confirm("nobody", now=NOW),
+        lambda store: at(store, NOW).set_priority(10, job_id="nobody"),
+        lambda store: at(store, NOW).cancel(job_id="nobody"),
+        lambda store: at(store, NOW).retry("nobody"),
+        lambda store: at(store, NOW).confirm("nobody"),
     ],
 )
-async def test_a_job_that_does_not_exist_is_not_changed(store: Store, snapshot, change) -> None:
+async def test_a_job_that_does_not_exist_is_not_changed(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], change: Callable[[Store], Awaitable[object]]
+) -> None:
     before = await snapshot()
 
     with pytest.raises(JobNotFound, match="'nobody'"):
@@ -122,7 +127,7 @@ async def some_jobs(store: Store) -> None:
 async def test_jobs_are_those_in_line_in_their_order_and_then_the_others_by_submission(store: Store) -> None:
     await some_jobs(store)
 
-    jobs = await store.jobs()
+    jobs = (await store.jobs()).jobs
 
     assert [job.id for job in jobs] == ["urgent", "q1", "q2", "done", "staged", "later"]
     assert [job.position for job in jobs] == [1, 2, 3, None, None, None]
@@ -131,7 +136,7 @@ async def test_jobs_are_those_in_line_in_their_order_and_then_the_others_by_subm
 async def test_newest_first_turns_the_others_round_and_never_the_line(store: Store) -> None:
     await some_jobs(store)
 
-    jobs = await store.jobs(newest_first=True)
+    jobs = (await store.jobs(newest_first=True)).jobs
 
     assert [job.id for job in jobs] == ["urgent", "q1", "q2", "later", "staged", "done"]
 
@@ -155,10 +160,12 @@ async def test_newest_first_turns_the_others_round_and_never_the_line(store: Sto
         ({"user": "u1", "limit": 3}, ["q1", "q2", "done"]),
     ],
 )
-async def test_jobs_are_found_by_what_they_are(store: Store, wanted, found) -> None:
+async def test_jobs_are_found_by_what_they_are(
+    store: Store, wanted: dict[str, int | str] | dict[str, int] | dict[str, str], found: list[str]
+) -> None:
     await some_jobs(store)
 
-    assert [job.id for job in await store.jobs(**wanted)] == found
+    assert [job.id for job in (await store.jobs(**wanted)).jobs] == found
 
 
 async def test_jobs_of_a_user_and_a_parent_are_of_both(store: Store) -> None:
@@ -168,11 +175,11 @@ async def test_jobs_of_a_user_and_a_parent_are_of_both(store: Store) -> None:
         if state == "ended":
             await succeed(store, *await claim(store, places=5))
 
-    found = await store.jobs(user="u1", parent="p")
+    found = (await store.jobs(user="u1", parent="p")).jobs
 
     assert [job.id for job in found] == ["queued-u1-p", "ended-u1-p"]
-    assert [job.id for job in await store.jobs(user="u1", parent="p", status="succeeded")] == ["ended-u1-p"]
-    assert [job.id for job in await store.jobs(user="u2", parent="q")] == []
+    assert [job.id for job in (await store.jobs(user="u1", parent="p", status="succeeded")).jobs] == ["ended-u1-p"]
+    assert [job.id for job in (await store.jobs(user="u2", parent="q")).jobs] == []
 
 
 async def test_a_staged_job_that_succeeded_is_ready(store: Store) -> None:
@@ -180,7 +187,7 @@ async def test_a_staged_job_that_succeeded_is_ready(store: Store) -> None:
     await run(store, lease, stage="checks")
     await succeed(store, lease)
 
-    by_status, by_state = await store.jobs(status="ready"), await store.jobs(status="succeeded")
+    by_status, by_state = (await store.jobs(status="ready")).jobs, (await store.jobs(status="succeeded")).jobs
 
     assert [job.id for job in by_status] == [job.id for job in by_state] == ["a"]
     assert by_status[0].status == "ready"
@@ -192,7 +199,7 @@ async def ranks(store: Store, job_ids: Iterable[str]) -> dict[str, int]:
 
 async def test_positions_are_ranks_from_one_of_those_in_line(store: Store) -> None:
     await submit_all(store, "abcd")
-    await store.set_priority(10, job_id="d", now=NOW)
+    await at(store, NOW).set_priority(10, job_id="d")
     await claim(store)
 
     assert await ranks(store, "abcd") == {"a": 1, "b": 2, "c": 3}
@@ -221,7 +228,7 @@ async def test_jobs_that_are_put_aside_have_a_position_like_all_others(store: St
 async def test_only_jobs_in_line_are_counted_and_have_a_position(store: Store) -> None:
     await some_jobs(store)
 
-    assert await store.waiting_count() == 3
+    assert (await store.line(limit=0)).queued == 3
     assert (await store.job("staged")).position is None
 
 
@@ -230,7 +237,7 @@ async def test_the_line_is_read_with_what_its_jobs_compete_for(store: Store) -> 
     await submit(store, "a", task="build", user="u1", project="p1", standing=standing("partner"), groups=("api",))
     await submit(store, "b", task="mail", parent="107", phase=1, priority=20)
 
-    assert await store.line(limit=10) == (
+    assert (await store.line(limit=10)).jobs == (
         InLine(id="b", task="mail", groups=("global", "mail", "priority:20", "parent:107")),
         InLine(
             id="a",
@@ -246,23 +253,23 @@ async def test_the_line_has_those_that_are_put_aside_and_nobody_who_is_not_in_it
     await submit(store, "aside", groups=("gpu",))
     await some_jobs(store)
 
-    assert [job.id for job in await store.line(limit=10)] == ["urgent", "aside", "q1", "q2"]
+    assert [job.id for job in (await store.line(limit=10)).jobs] == ["urgent", "aside", "q1", "q2"]
 
 
 async def test_the_line_is_read_as_far_as_one_asks(store: Store, crowd: int) -> None:
     await submit_all(store, numbered("j", crowd))
     await submit(store, "urgent", priority=10)
 
-    assert [job.id for job in await store.line(limit=3)] == (await line(store))[:3]
-    assert len(await store.line(limit=crowd)) == crowd
-    assert len(await store.line(limit=10 * crowd)) == crowd + 1
+    assert [job.id for job in (await store.line(limit=3)).jobs] == (await line(store))[:3]
+    assert len((await store.line(limit=crowd)).jobs) == crowd
+    assert len((await store.line(limit=10 * crowd)).jobs) == crowd + 1
 
 
 # --- groups -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_group_nobody_has_named_is_unlimited_and_empty(store: Store) -> None:
-    assert await store.group("never-heard-of") == GroupStatus(group="never-heard-of")
+    assert await group_status(store, "never-heard-of") == GroupStatus(group="never-heard-of")
 
 
 async def test_a_group_shows_its_limit_source_use_and_who_waits_because_of_it(store: Store) -> None:
@@ -271,7 +278,7 @@ async def test_a_group_shows_its_limit_source_use_and_who_waits_because_of_it(st
     await claim(store, places=5)
     await acquire(store, "caller", "gpu")
 
-    status = await store.group("gpu")
+    status = await group_status(store, "gpu")
 
     assert (status.limit, status.source, status.paused) == (1, Source.CONFIGURATION, False)
     assert (status.active, status.waiting) == (1, 3)
@@ -282,7 +289,7 @@ async def test_all_groups_with_a_limit_a_pause_a_closing_time_or_holders_are_lis
     store: Store,
 ) -> None:
     await limit(store, "limited", 2)
-    await store.set_paused("paused", True, now=NOW)
+    await at(store, NOW).set_paused("paused", True)
     await start(store, "a", groups=("held", "limited"))
     await submit(store, "waits", groups=("named-only",))
     await hand_back(store, await start(store, "b", groups=("closed",)), closed={"closed": 5000})
@@ -303,25 +310,25 @@ async def test_a_closed_group_tells_until_when(store: Store) -> None:
 
     await hand_back(store, lease, closed={"bucket": 5000})
 
-    assert (await store.group("bucket")).closed_until == moment(NOW + 5000)
+    assert (await group_status(store, "bucket")).closed_until == moment(NOW + 5000)
 
 
 # --- usage ------------------------------------------------------------------------------------------------------
 
 
 async def test_a_user_nobody_knows_has_used_nothing(store: Store) -> None:
-    assert await store.usage("nobody", now=NOW) == UserUsage(user="nobody", today=TODAY)
+    assert await at(store, NOW).usage("nobody") == UserUsage(user="nobody", today=TODAY)
 
 
 async def test_a_users_usage_is_that_of_the_day(store: Store) -> None:
     await submit_all(store, "abc", user="u1", standing=standing("partner", daily_quota=2))
 
-    usage = await store.usage("u1", now=NOW)
+    usage = await at(store, NOW).usage("u1")
 
     assert usage == UserUsage(user="u1", tier="partner", daily_quota=2, used_today=2, deferred=1, today=TODAY)
 
 
-async def test_reading_changes_nothing(store: Store, snapshot) -> None:
+async def test_reading_changes_nothing(store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]) -> None:
     await some_jobs(store)
     await fail(store, await start(store, "failed"))
     await ask_to_confirm(store, await start(store, "confirming", groups=("gpu",)))
@@ -330,12 +337,12 @@ async def test_reading_changes_nothing(store: Store, snapshot) -> None:
     await store.jobs()
     await store.line(limit=10)
     await store.positions(["q1", "failed"])
-    await store.blockers("q1", now=NOW)
+    await at(store, NOW).blockers("q1")
     await store.groups()
-    await store.group("gpu")
+    await group_status(store, "gpu")
     await store.leases()
-    await store.usage("u1", now=NOW)
-    await store.workers(now=NOW)
+    await at(store, NOW).usage("u1")
+    await at(store, NOW).workers()
     await store.series()
     await store.audit()
     await store.events(0)

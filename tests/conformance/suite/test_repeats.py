@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.errors import InvalidTransition
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Advance, Record, Renewal
+from tests.conformance.suite.harness import (
     BROKEN,
     HOUR,
     LEASE,
     MINUTE,
     NOW,
+    ClaimArguments,
+    accepted,
     acquire,
     ask_to_confirm,
+    at,
     fail,
+    group_status,
     ids,
     limit,
     outcome,
@@ -26,60 +38,62 @@ from harness import (
     try_submit,
 )
 
-from qo.errors import InvalidTransition
-from qo.job import State
-from qo.store.base import Store
-from qo.store.values import Advance, Renewal
 
-
-async def test_submitting_a_known_id_returns_that_job_and_changes_nothing(store: Store, snapshot) -> None:
-    first = await try_submit(store, "a", user="u1", standing=standing(daily_quota=5), by="u1")
+async def test_submitting_a_known_id_returns_that_job_and_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
+    first = accepted(await try_submit(store, "a", user="u1", standing=standing(daily_quota=5), by="u1"))
     before = await snapshot()
 
-    again = await try_submit(store, "a", user="u1", standing=standing(daily_quota=5), by="u1")
+    again = accepted(await try_submit(store, "a", user="u1", standing=standing(daily_quota=5), by="u1"))
 
     assert (first.known, again.known) == (False, True)
     assert again.job == first.job
     assert await snapshot() == before
 
 
-async def test_a_known_id_is_that_job_whatever_else_is_asked(store: Store, snapshot) -> None:
+async def test_a_known_id_is_that_job_whatever_else_is_asked(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     job = await submit(store, "a", task="x", user="u1")
     await submit(store, "b", parent="p", phase=1)
     before = await snapshot()
 
-    again = await try_submit(
+    answer = await try_submit(
         store, "a", task="y", user="u2", standing=standing("other"), parent="p", phase=1, cap=0, priority=10
     )
 
+    again = accepted(answer)
     assert (again.known, again.job) == (True, job)
     assert await snapshot() == before
 
 
 async def test_a_known_id_within_one_submit_is_that_job(store: Store) -> None:
-    first, second = await store.submit([submission("a"), submission("a")], now=NOW)
+    first, second = map(accepted, await at(store, NOW).submit([submission("a"), submission("a")]))
 
     assert (first.known, second.known) == (False, True)
-    assert await store.waiting_count() == 1
+    assert (await store.line(limit=0)).queued == 1
 
 
 @pytest.mark.parametrize("ended", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
 async def test_a_known_id_stays_known_when_the_job_has_ended(store: Store, ended: State) -> None:
     lease = await start(store, "a")
-    await store.finish([outcome(lease, ended, error=BROKEN)], now=NOW)
+    await at(store, NOW).finish([outcome(lease, ended, error=BROKEN)])
 
-    again = await try_submit(store, "a")
+    again = accepted(await try_submit(store, "a"))
 
     assert (again.known, again.job.state) == (True, ended)
 
 
-async def test_repeating_a_claim_returns_that_claims_living_leases(store: Store, snapshot) -> None:
+async def test_repeating_a_claim_returns_that_claims_living_leases(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit_all(store, "abcd")
-    asked = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
-    first = await store.claim(**asked, now=NOW)
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
+    first = await at(store, NOW).claim(**asked)
     before = await snapshot()
 
-    again = await store.claim(**asked, now=NOW + 1)
+    again = await at(store, NOW + 1).claim(**asked)
 
     assert ids(first.leases) == ["a", "b"]
     assert again.leases == first.leases
@@ -88,11 +102,11 @@ async def test_repeating_a_claim_returns_that_claims_living_leases(store: Store,
 
 async def test_repeating_a_claim_does_not_return_what_has_ended_since(store: Store) -> None:
     await submit_all(store, "abc")
-    asked = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
-    first = await store.claim(**asked, now=NOW)
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
+    first = await at(store, NOW).claim(**asked)
     await succeed(store, first.leases[0])
 
-    again = await store.claim(**asked, now=NOW)
+    again = await at(store, NOW).claim(**asked)
 
     assert ids(again.leases) == ["b"]
 
@@ -109,12 +123,14 @@ async def test_repeating_a_claim_does_not_return_what_has_ended_since(store: Sto
     ],
     ids=lambda fields: str(fields["state"]),
 )
-async def test_finishing_again_with_the_token_that_finished_is_answered_as_then(store: Store, snapshot, fields) -> None:
+async def test_finishing_again_with_the_token_that_finished_is_answered_as_then(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], fields: dict[str, Any]
+) -> None:
     lease = await start(store, "a", user="u1", groups=("gpu",))
-    first = await store.finish([outcome(lease, **fields)], now=NOW)
+    first = await at(store, NOW).finish([outcome(lease, **fields)])
     before = await snapshot()
 
-    again = await store.finish([outcome(lease, **fields)], now=NOW + MINUTE)
+    again = await at(store, NOW + MINUTE).finish([outcome(lease, **fields)])
 
     assert again == first
     assert (first[0].state, first[0].lost) == (fields["state"], False)
@@ -133,7 +149,7 @@ async def test_finishing_twice_in_one_call_has_one_effect(store: Store) -> None:
 async def test_a_repeated_finish_is_answered_as_then_also_after_a_retry_by_hand(store: Store) -> None:
     lease = await start(store, "a")
     await fail(store, lease)
-    await store.retry("a", now=NOW)
+    await at(store, NOW).retry("a")
 
     again = await fail(store, lease)
 
@@ -141,13 +157,15 @@ async def test_a_repeated_finish_is_answered_as_then_also_after_a_retry_by_hand(
     assert (await store.job("a")).state is State.QUEUED
 
 
-async def test_reporting_again_changes_nothing_but_the_feed(store: Store, snapshot) -> None:
+async def test_reporting_again_changes_nothing_but_the_feed(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     lease = await start(store, "a")
     report = Advance(job_id="a", token=lease.token, stage="code", iteration=1, checkpoint=b"1", message="m")
-    first = await store.advance([report], now=NOW)
+    first = await at(store, NOW).advance([report])
     before = await snapshot()
 
-    again = await store.advance([report], now=NOW)
+    again = await at(store, NOW).advance([report])
 
     after = await snapshot()
     assert again == first
@@ -155,17 +173,19 @@ async def test_reporting_again_changes_nothing_but_the_feed(store: Store, snapsh
     assert [event.kind for event in after["events"][len(before["events"]) :]] == ["stage"]
 
 
-async def test_renewing_again_changes_nothing(store: Store, snapshot) -> None:
+async def test_renewing_again_changes_nothing(store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]) -> None:
     lease = await start(store, "a")
     renewal = Renewal(holder="a", token=lease.token, lease_ms=LEASE)
-    first = await store.renew([renewal], now=NOW + 5)
+    first = await at(store, NOW + 5).renew([renewal])
     before = await snapshot()
 
-    assert await store.renew([renewal], now=NOW + 5) == first
+    assert await at(store, NOW + 5).renew([renewal]) == first
     assert await snapshot() == before
 
 
-async def test_acquiring_again_gives_what_is_held_and_no_second_slot(store: Store, snapshot) -> None:
+async def test_acquiring_again_gives_what_is_held_and_no_second_slot(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await limit(store, "gpu", 2)
     first = await acquire(store, "h", "gpu")
     before = await snapshot()
@@ -177,7 +197,9 @@ async def test_acquiring_again_gives_what_is_held_and_no_second_slot(store: Stor
     assert await snapshot() == before
 
 
-async def test_asking_again_while_waiting_keeps_the_one_place(store: Store, snapshot) -> None:
+async def test_asking_again_while_waiting_keeps_the_one_place(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await limit(store, "gpu", 0)
     first = await acquire(store, "h", "gpu")
     before = await snapshot()
@@ -191,62 +213,70 @@ async def test_asking_again_while_waiting_keeps_the_one_place(store: Store, snap
 async def test_the_same_holder_twice_in_one_call_takes_one_slot(store: Store) -> None:
     await limit(store, "gpu", 2)
 
-    first, second = await store.acquire([ticket("h", "gpu"), ticket("h", "gpu")], now=NOW)
+    first, second = await at(store, NOW).acquire([ticket("h", "gpu"), ticket("h", "gpu")])
 
     assert first == second
-    assert (await store.group("gpu")).active == 1
+    assert (await group_status(store, "gpu")).active == 1
 
 
-async def test_releasing_twice_is_harmless(store: Store, snapshot) -> None:
+async def test_releasing_twice_is_harmless(store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]) -> None:
     grant = await acquire(store, "h", "gpu")
     await acquire(store, "other", "gpu")
-    first = await store.release([("h", grant.token)], now=NOW)
+    first = await at(store, NOW).release([("h", grant.token)])
     before = await snapshot()
 
-    again = await store.release([("h", grant.token)], now=NOW)
+    again = await at(store, NOW).release([("h", grant.token)])
 
     assert (first, again) == ([True], [False])
     assert await snapshot() == before
 
 
-async def test_cancelling_again_leaves_a_cancelled_job_as_it_is(store: Store, snapshot) -> None:
+async def test_cancelling_again_leaves_a_cancelled_job_as_it_is(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "a", user="u1", standing=standing(daily_quota=1))
     await submit(store, "deferred", user="u1")
-    first = await store.cancel(job_id="a", message="First.", by="ops", now=NOW)
+    first = await at(store, NOW).cancel(job_id="a", message="First.", by="ops")
     before = await snapshot()
 
-    again = await store.cancel(job_id="a", message="Second.", by="ops", now=NOW + 1)
+    again = await at(store, NOW + 1).cancel(job_id="a", message="Second.", by="ops")
 
     assert again == first
     assert await snapshot() == before
 
 
-async def test_confirming_again_is_refused_and_grants_nothing_more(store: Store, snapshot) -> None:
+async def test_confirming_again_is_refused_and_grants_nothing_more(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     lease = await start(store, "a", user="u1", standing=standing(iterations_batch=2, iterations_max=6))
     await ask_to_confirm(store, lease)
-    await store.confirm("a", now=NOW)
+    await at(store, NOW).confirm("a")
     before = await snapshot()
 
     with pytest.raises(InvalidTransition, match="queued"):
-        await store.confirm("a", now=NOW)
+        await at(store, NOW).confirm("a")
 
     assert (await store.job("a")).iterations_granted == 4
     assert await snapshot() == before
 
 
-async def test_retrying_again_is_refused_and_draws_no_second_place(store: Store, snapshot) -> None:
+async def test_retrying_again_is_refused_and_draws_no_second_place(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     lease = await start(store, "a")
     await fail(store, lease)
-    await store.retry("a", now=NOW)
+    await at(store, NOW).retry("a")
     before = await snapshot()
 
     with pytest.raises(InvalidTransition, match="queued"):
-        await store.retry("a", now=NOW)
+        await at(store, NOW).retry("a")
 
     assert await snapshot() == before
 
 
-async def test_registering_again_is_the_same_worker(store: Store, snapshot) -> None:
+async def test_registering_again_is_the_same_worker(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await register(store, "w1", "work", "mail", places=3)
     before = await snapshot()
 
@@ -255,12 +285,14 @@ async def test_registering_again_is_the_same_worker(store: Store, snapshot) -> N
     assert await snapshot() == before
 
 
-async def test_catching_up_again_finds_nothing_more_to_do(store: Store, snapshot) -> None:
+async def test_catching_up_again_finds_nothing_more_to_do(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "a", run_at_ms=NOW + 1)
-    first = await store.catch_up(now=NOW + 1)
+    first = await at(store, NOW + 1).catch_up()
     before = await snapshot()
 
-    again = await store.catch_up(now=NOW + 1)
+    again = await at(store, NOW + 1).catch_up()
 
     assert (first.ids, again.ids, again.more) == (("a",), (), False)
     assert await snapshot() == before
@@ -271,4 +303,4 @@ async def test_writing_a_record_again_with_the_same_version_is_refused(store: St
     again = await store.put_record("key", {"n": 1}, version=0)
 
     assert (first, again) == (True, False)
-    assert (await store.record("key")).version == 1
+    assert (await store.records("key")).get("key", Record()).version == 1

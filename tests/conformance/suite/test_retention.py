@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.errors import JobNotFound, ParentNotFound
+from qo.job import State
+from qo.store.contract import Store
+from qo.values import Keep, Limit, Source, Unlimited, UpkeepRules
+from tests.conformance.suite.harness import (
     DAY,
     HOUR,
     MINUTE,
     NOW,
     TODAY,
+    accepted,
     acquire,
+    at,
     claim,
     events_of,
     fail,
+    group_status,
     limit,
     numbered,
     register,
@@ -23,13 +34,8 @@ from harness import (
     submit_all,
     succeed,
     try_submit,
-    whole,
+    whole_upkeep,
 )
-
-from qo.errors import JobNotFound, ParentNotFound
-from qo.job import State
-from qo.store.base import Store
-from qo.store.values import Limit, Source
 
 pytestmark = pytest.mark.small_bounds
 
@@ -38,11 +44,12 @@ LATER = NOW + WEEK + HOUR
 
 
 async def forget(store: Store, *, now: int = LATER, keep_ms: int = WEEK, **kept: int) -> list[str]:
-    kept = {"keep_jobs": 100_000, "keep_events": 100_000, "keep_audit": 100_000} | kept
-    return await whole(lambda: store.forget(keep_ms=keep_ms, now=now, **kept))
+    given = {name.removeprefix("keep_"): number for name, number in kept.items()}
+    keep = Keep(**{"ms": keep_ms, "jobs": 100_000, "events": 100_000, "audit": 100_000} | given)
+    return list((await whole_upkeep(store, now=now, keep=keep)).forgotten)
 
 
-async def finish_all(store: Store, *job_ids: str, now: int = NOW, **fields) -> None:
+async def finish_all(store: Store, *job_ids: str, now: int = NOW, **fields: Any) -> None:
     for job_id in job_ids:
         await succeed(store, await start(store, job_id, now=now, **fields), now=now)
 
@@ -72,7 +79,7 @@ async def test_a_job_that_has_not_ended_is_never_forgotten(store: Store) -> None
     await start(store, "runs")
 
     assert await forget(store, keep_jobs=0, keep_ms=0, now=NOW + 30 * DAY) == []
-    assert len(await store.jobs()) == 4
+    assert len((await store.jobs()).jobs) == 4
 
 
 async def test_only_so_many_ended_jobs_are_kept_the_newest_ones(store: Store) -> None:
@@ -82,14 +89,14 @@ async def test_only_so_many_ended_jobs_are_kept_the_newest_ones(store: Store) ->
     forgotten = await forget(store, keep_jobs=3, now=NOW + MINUTE)
 
     assert forgotten == numbered("j", 5)
-    assert [job.id for job in await store.jobs()] == numbered("j", 8)[5:]
+    assert [job.id for job in (await store.jobs()).jobs] == numbered("j", 8)[5:]
 
 
 @pytest.mark.parametrize("ended", ["succeeded", "failed", "cancelled"])
 async def test_every_kind_of_end_is_forgotten(store: Store, ended: str) -> None:
     if ended == "cancelled":
         await submit(store, "a")
-        await store.cancel(job_id="a", now=NOW)
+        await at(store, NOW).cancel(job_id="a")
     else:
         lease = await start(store, "a")
         await (succeed(store, lease) if ended == "succeeded" else fail(store, lease))
@@ -121,7 +128,7 @@ async def test_a_forgotten_id_can_be_used_again(store: Store) -> None:
     await finish_all(store, "a", unique="k")
     await forget(store)
 
-    assert not (await try_submit(store, "a", unique="k", now=LATER)).known
+    assert not accepted(await try_submit(store, "a", unique="k", now=LATER)).known
 
 
 async def test_a_forgotten_job_is_lost_for_a_late_finish(store: Store) -> None:
@@ -138,9 +145,9 @@ async def test_one_portion_is_no_more_than_its_bound(store: Store) -> None:
     leases = await claim(store, places=amount)
     await succeed(store, *leases)
 
-    first = await store.forget(keep_ms=WEEK, keep_jobs=10**6, keep_events=10**6, keep_audit=10**6, now=LATER)
+    first = await at(store, LATER).upkeep(UpkeepRules(keep=Keep(ms=WEEK, jobs=10**6, events=10**6, audit=10**6)))
 
-    assert (len(first.ids), first.more) == (amount - 1, True)
+    assert (len(first.forgotten), first.more) == (amount - 1, True)
     assert await forget(store) == numbered("j", amount)[-1:]
 
 
@@ -152,7 +159,7 @@ async def test_all_but_the_newest_events_go(store: Store) -> None:
 
     await forget(store, keep_events=2, now=NOW)
 
-    newest = await store.newest_event()
+    newest = (await store.events(None)).cursor
     feed = await store.events(newest - 2)
     assert [event.subject for event in feed.events] == ["d", "e"]
     assert (await store.events(0)).reset
@@ -160,12 +167,12 @@ async def test_all_but_the_newest_events_go(store: Store) -> None:
 
 async def test_the_newest_event_is_always_kept_so_that_cursors_go_on(store: Store) -> None:
     await submit_all(store, "abc")
-    newest = await store.newest_event()
+    newest = (await store.events(None)).cursor
 
     await forget(store, keep_events=0, now=NOW)
     await submit(store, "d")
 
-    assert await store.newest_event() == newest + 1
+    assert (await store.events(None)).cursor == newest + 1
     feed = await store.events(newest)
     assert ([event.subject for event in feed.events], feed.reset) == (["d"], False)
 
@@ -185,7 +192,7 @@ async def test_the_number_of_an_entry_of_the_audit_is_never_used_again(store: St
     await forget(store, keep_audit=0, now=NOW)
     assert await store.audit() == ()
 
-    await store.cancel(job_id="a", by="ops", now=NOW)
+    await at(store, NOW).cancel(job_id="a", by="ops")
 
     assert [(entry.id, entry.action, entry.subject) for entry in await store.audit()] == [(4, "cancel", "a")]
 
@@ -193,7 +200,9 @@ async def test_the_number_of_an_entry_of_the_audit_is_never_used_again(store: St
 # --- users, limits, quota, workers ------------------------------------------------------------------------------
 
 
-async def test_a_past_user_leaves_nothing_behind(store: Store, snapshot) -> None:
+async def test_a_past_user_leaves_nothing_behind(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     given = standing(user_limit=2, project_limit=1, daily_quota=5)
     await finish_all(store, "a", user="u1", project="p1", standing=given, groups=("gpu",))
 
@@ -202,10 +211,12 @@ async def test_a_past_user_leaves_nothing_behind(store: Store, snapshot) -> None
     state = await snapshot()
     assert (state["jobs"], state["users"], state["groups"], state["quota"]) == ({}, {}, {}, {})
     assert state["slots"] == {}
-    assert (await store.usage("u1", now=LATER)).tier is None
+    assert (await at(store, LATER).usage("u1")).tier is None
 
 
-async def test_a_million_past_users_are_forgotten_in_portions(store: Store, snapshot) -> None:
+async def test_a_million_past_users_are_forgotten_in_portions(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     for number in range(9):
         await finish_all(store, f"j{number}", user=f"u{number}", standing=standing(user_limit=1))
 
@@ -215,23 +226,25 @@ async def test_a_million_past_users_are_forgotten_in_portions(store: Store, snap
     assert (state["users"], state["groups"], state["quota"]) == ({}, {}, {})
 
 
-async def test_a_user_of_a_job_that_is_kept_stays(store: Store, snapshot) -> None:
+async def test_a_user_of_a_job_that_is_kept_stays(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await finish_all(store, "old", user="u1", standing=standing(user_limit=2))
     await finish_all(store, "young", user="u1", now=NOW + 2 * HOUR)
 
     await forget(store)
 
     assert list((await snapshot())["users"]) == ["u1"]
-    assert (await store.group("user:u1")).limit == 2
+    assert (await group_status(store, "user:u1")).limit == 2
 
 
 async def test_a_user_whose_tier_a_person_set_stays(store: Store) -> None:
-    await store.set_tier("u1", standing("partner", daily_quota=9), by="ops", now=NOW)
+    await at(store, NOW).set_tier("u1", standing("partner", daily_quota=9), by="ops")
     await finish_all(store, "a", user="u1")
 
     await forget(store)
 
-    assert (await store.usage("u1", now=LATER)).tier == "partner"
+    assert (await at(store, LATER).usage("u1")).tier == "partner"
 
 
 @pytest.mark.parametrize("source", [Source.OPERATOR, Source.CONFIGURATION, Source.TASK])
@@ -241,7 +254,7 @@ async def test_limits_that_people_configuration_or_tasks_set_stay_when_idle(stor
 
     await forget(store)
 
-    assert (await store.group("gpu")).limit == 3
+    assert (await group_status(store, "gpu")).limit == 3
 
 
 async def test_a_submits_limit_goes_with_the_last_job_that_named_it(store: Store) -> None:
@@ -250,12 +263,12 @@ async def test_a_submits_limit_goes_with_the_last_job_that_named_it(store: Store
     await submit(store, "b", groups=("gpu",), run_at_ms=NOW + 30 * DAY)
 
     kept = await forget(store)
-    during = (await store.group("gpu")).limit
-    await store.cancel(job_id="b", now=LATER)
+    during = (await group_status(store, "gpu")).limit
+    await at(store, LATER).cancel(job_id="b")
     await forget(store, now=LATER + WEEK + 1)
 
     assert (kept, during) == (["a"], 1)
-    assert (await store.group("gpu")).limit is None
+    assert (await group_status(store, "gpu")).limit is None
 
 
 async def test_a_limit_with_holders_stays(store: Store) -> None:
@@ -265,20 +278,22 @@ async def test_a_limit_with_holders_stays(store: Store) -> None:
 
     await forget(store)
 
-    assert (await store.group("gpu")).limit == 1
+    assert (await group_status(store, "gpu")).limit == 1
 
 
 async def test_a_pause_is_never_forgotten(store: Store) -> None:
-    await store.set_paused("user:u1", True, by="ops", now=NOW)
+    await at(store, NOW).set_paused("user:u1", True, by="ops")
     await submit(store, "a", user="u1", standing=standing(user_limit=1))
-    await store.cancel(job_id="a", now=NOW)
+    await at(store, NOW).cancel(job_id="a")
 
     await forget(store)
 
-    assert (await store.group("user:u1")).paused
+    assert (await group_status(store, "user:u1")).paused
 
 
-async def test_the_quota_of_past_days_goes_and_that_of_today_stays(store: Store, snapshot) -> None:
+async def test_the_quota_of_past_days_goes_and_that_of_today_stays(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "old", user="u1", now=NOW - DAY)
     await submit(store, "new", user="u1", now=NOW)
 
@@ -287,7 +302,7 @@ async def test_the_quota_of_past_days_goes_and_that_of_today_stays(store: Store,
     assert (await snapshot())["quota"] == {("u1", TODAY): 1}
 
 
-async def test_workers_long_gone_go(store: Store, snapshot) -> None:
+async def test_workers_long_gone_go(store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]) -> None:
     await register(store, "old", "work", now=NOW)
     await register(store, "new", "work", now=NOW + 2 * HOUR)
 
@@ -348,7 +363,7 @@ async def test_old_figures_of_a_group_are_summed_as_long_as_it_has_a_limit(store
     await limit(store, "gpu", 1)
     await limit(store, "disk", 1)
     await finish_all(store, "a", groups=("gpu", "disk"))
-    await store.remove_limit("disk", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="disk")])
 
     await forget(store)
 
@@ -358,7 +373,9 @@ async def test_old_figures_of_a_group_are_summed_as_long_as_it_has_a_limit(store
 # --- nothing else -----------------------------------------------------------------------------------------------
 
 
-async def test_forgetting_again_changes_nothing(store: Store, snapshot) -> None:
+async def test_forgetting_again_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await finish_all(store, "a", user="u1", standing=standing(user_limit=1))
     await submit(store, "b")
     await forget(store)
@@ -370,9 +387,9 @@ async def test_forgetting_again_changes_nothing(store: Store, snapshot) -> None:
 
 async def test_forgetting_tells_nobody(store: Store) -> None:
     await finish_all(store, "a")
-    before = await store.newest_event()
+    before = (await store.events(None)).cursor
 
     await forget(store)
 
-    assert await store.newest_event() == before
+    assert (await store.events(None)).cursor == before
     assert await events_of(store, "a") != []

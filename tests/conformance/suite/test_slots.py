@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.errors import LeaseAlive, SlotNotFound
+from qo.job import State, moment
+from qo.store.contract import Store
+from qo.values import SlotInfo, Unlimited
+from tests.conformance.suite.harness import (
     LEASE,
     NOW,
     active,
+    at,
     claim,
+    group_status,
     hand_back,
     holders,
     ids,
@@ -20,11 +30,6 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.errors import LeaseAlive, SlotNotFound
-from qo.job import State, moment
-from qo.store.base import Store
-from qo.store.values import SlotInfo
 
 pytestmark = pytest.mark.small_bounds
 
@@ -111,7 +116,7 @@ async def test_numbers_last_while_a_limit_goes_away_and_comes_again(store: Store
     a, b, c = await claim(store, places=3)
     await succeed(store, a)
 
-    await store.remove_limit("global", now=NOW)
+    await at(store, NOW).set_limits([Unlimited(group="global")])
     await claim(store)
     await limit(store, "global", 3)
 
@@ -122,7 +127,7 @@ async def test_numbers_last_while_a_limit_goes_away_and_comes_again(store: Store
 async def test_a_slots_holder_is_shown_with_worker_expiry_and_token(store: Store) -> None:
     lease = await start(store, "a", groups=("ports",), worker="w7")
 
-    (slot,) = (await store.group("ports")).slots
+    (slot,) = (await group_status(store, "ports")).slots
 
     assert slot == SlotInfo(slot_id=0, holder="a", worker_id="w7", expires_at=moment(NOW + LEASE), token=lease.token)
 
@@ -151,7 +156,7 @@ async def test_a_forced_release_revokes_the_whole_lease_and_puts_the_job_back_wi
     await submit_all(store, ["first", "second"], groups=("a", "b"))
     (lease,) = await claim(store)
 
-    who = await store.revoke("a", 0, force=True, by="ops", now=NOW)
+    who = await at(store, NOW).revoke("a", 0, force=True, by="ops")
 
     job = await store.job("first")
     assert who == "first"
@@ -161,12 +166,14 @@ async def test_a_forced_release_revokes_the_whole_lease_and_puts_the_job_back_wi
     assert await kinds_of(store, "first") == ["queued", "starting", "lease_lost", "queued"]
 
 
-async def test_without_force_a_living_lease_is_not_released(store: Store, snapshot) -> None:
+async def test_without_force_a_living_lease_is_not_released(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await start(store, "first", groups=("a",))
     before = await snapshot()
 
     with pytest.raises(LeaseAlive, match="'first'"):
-        await store.revoke("a", 0, now=NOW + LEASE - 1)
+        await at(store, NOW + LEASE - 1).revoke("a", 0)
 
     assert await snapshot() == before
 
@@ -174,7 +181,7 @@ async def test_without_force_a_living_lease_is_not_released(store: Store, snapsh
 async def test_without_force_a_lease_that_has_run_out_is_released(store: Store) -> None:
     await start(store, "first", groups=("a",))
 
-    who = await store.revoke("a", 0, now=NOW + LEASE)
+    who = await at(store, NOW + LEASE).revoke("a", 0)
 
     assert who == "first"
     assert await state(store, "first") is State.QUEUED
@@ -183,28 +190,31 @@ async def test_without_force_a_lease_that_has_run_out_is_released(store: Store) 
 async def test_a_forced_release_of_a_last_attempt_fails_the_job(store: Store) -> None:
     await start(store, "first", groups=("a",), max_attempts=1)
 
-    await store.revoke("a", 0, force=True, now=NOW)
+    await at(store, NOW).revoke("a", 0, force=True)
 
     job = await store.job("first")
     assert job.state is State.FAILED
+    assert job.error is not None
     assert "all 1 attempts are used" in job.error.message
 
 
 async def test_a_forced_release_of_a_job_to_be_cancelled_cancels_it(store: Store) -> None:
     await start(store, "first", groups=("a",))
-    await store.cancel(job_id="first", now=NOW)
+    await at(store, NOW).cancel(job_id="first")
 
-    await store.revoke("a", 0, force=True, now=NOW)
+    await at(store, NOW).revoke("a", 0, force=True)
 
     assert await state(store, "first") is State.CANCELLED
 
 
 @pytest.mark.parametrize(("group", "slot_id"), [("a", 1), ("b", 0), ("never-heard-of", 0)])
-async def test_a_slot_that_nobody_holds_is_not_found(store: Store, snapshot, group: str, slot_id: int) -> None:
+async def test_a_slot_that_nobody_holds_is_not_found(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], group: str, slot_id: int
+) -> None:
     await start(store, "first", groups=("a",))
     before = await snapshot()
 
     with pytest.raises(SlotNotFound, match=f"Slot {slot_id} of group '{group}'"):
-        await store.revoke(group, slot_id, force=True, now=NOW)
+        await at(store, NOW).revoke(group, slot_id, force=True)
 
     assert await snapshot() == before

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from itertools import product
+from typing import Any
 
 import pytest
-from harness import (
+
+from qo.errors import InvalidTransition
+from qo.job import ENDED, HELD, State
+from qo.policy.lifecycle import NEXT
+from qo.store.contract import Store
+from qo.values import Lease, UpkeepRules
+from tests.conformance.suite.harness import (
     BROKEN,
     HOUR,
     LEASE,
     NOW,
     ask_to_confirm,
+    at,
     catch_up,
     claim,
     fail,
@@ -28,12 +36,6 @@ from harness import (
     succeed,
     try_submit,
 )
-
-from qo.errors import InvalidTransition
-from qo.job import ENDED, HELD, State
-from qo.policy.lifecycle import NEXT
-from qo.store.base import Store
-from qo.store.values import Lease
 
 TASK = "task-of-job"
 
@@ -68,10 +70,13 @@ async def job_in(store: Store, wanted: State) -> Lease | None:
         case State.FAILED:
             await fail(store, lease)
         case State.CANCELLED:
-            await store.cancel(job_id="job", now=NOW)
+            await at(store, NOW).cancel(job_id="job")
             await finish(store, lease, State.CANCELLED)
     assert await state(store, "job") is wanted
     return lease
+
+
+UNCONFIRMED = UpkeepRules(unconfirmed_after_ms=1, unconfirmed_error=BROKEN)
 
 
 Walk = Callable[[Store, Lease | None], Awaitable[object]]
@@ -79,9 +84,15 @@ Walk = Callable[[Store, Lease | None], Awaitable[object]]
 
 def finishing(wanted: State) -> Walk:
     async def walk(store: Store, lease: Lease | None) -> None:
+        assert lease is not None
         await finish(store, lease, wanted, retry_after_ms=HOUR, error=BROKEN, message="So it is.")
 
     return walk
+
+
+async def to_running(store: Store, lease: Lease | None) -> None:
+    assert lease is not None
+    await run(store, lease)
 
 
 async def to_release(store: Store, lease: Lease | None) -> None:
@@ -90,16 +101,16 @@ async def to_release(store: Store, lease: Lease | None) -> None:
 
 WALKS: dict[tuple[State, State], Walk] = {
     (State.SCHEDULED, State.QUEUED): lambda store, _: catch_up(store, now=NOW + HOUR),
-    (State.SCHEDULED, State.CANCELLED): lambda store, _: store.cancel(job_id="job", now=NOW),
+    (State.SCHEDULED, State.CANCELLED): lambda store, _: at(store, NOW).cancel(job_id="job"),
     (State.WAITING, State.QUEUED): to_release,
-    (State.WAITING, State.CANCELLED): lambda store, _: store.cancel(job_id="job", now=NOW),
+    (State.WAITING, State.CANCELLED): lambda store, _: at(store, NOW).cancel(job_id="job"),
     (State.QUEUED, State.STARTING): lambda store, _: claim(store, tasks=[TASK]),
-    (State.QUEUED, State.CANCELLED): lambda store, _: store.cancel(job_id="job", now=NOW),
-    (State.STARTING, State.RUNNING): lambda store, lease: run(store, lease),
-    (State.CONFIRMING, State.QUEUED): lambda store, _: store.confirm("job", now=NOW),
-    (State.CONFIRMING, State.FAILED): lambda store, _: store.fail_unconfirmed(after_ms=1, error=BROKEN, now=NOW + 1),
-    (State.CONFIRMING, State.CANCELLED): lambda store, _: store.cancel(job_id="job", now=NOW),
-    (State.FAILED, State.QUEUED): lambda store, _: store.retry("job", now=NOW),
+    (State.QUEUED, State.CANCELLED): lambda store, _: at(store, NOW).cancel(job_id="job"),
+    (State.STARTING, State.RUNNING): to_running,
+    (State.CONFIRMING, State.QUEUED): lambda store, _: at(store, NOW).confirm("job"),
+    (State.CONFIRMING, State.FAILED): lambda store, _: at(store, NOW + 1).upkeep(UNCONFIRMED),
+    (State.CONFIRMING, State.CANCELLED): lambda store, _: at(store, NOW).cancel(job_id="job"),
+    (State.FAILED, State.QUEUED): lambda store, _: at(store, NOW).retry("job"),
 } | {
     (held, wanted): finishing(wanted)
     for held in (State.STARTING, State.RUNNING)
@@ -135,21 +146,22 @@ async def attempts_at(store: Store, wanted: State, token: str) -> None:
     """Everything the contract has that could lead to a state; being refused is an answer."""
     job = await store.job("job")
     stale = Lease.of(job, token=token, expires_at_ms=NOW, slots={})
+    walks: list[Awaitable[object]]
     match wanted:
         case State.QUEUED:
-            walks = [store.retry("job", now=NOW), store.confirm("job", now=NOW), hand_back(store, stale)]
+            walks = [at(store, NOW).retry("job"), at(store, NOW).confirm("job"), hand_back(store, stale)]
             walks.append(catch_up(store, now=NOW))
         case State.STARTING:
             walks = [claim(store, tasks=[TASK], places=5)]
         case State.RUNNING:
             walks = [run(store, stale)]
         case State.CANCELLED:
-            walks = [store.cancel(job_id="job", now=NOW), finishing(wanted)(store, stale)]
+            walks = [at(store, NOW).cancel(job_id="job"), finishing(wanted)(store, stale)]
         case State.WAITING:
             walks = [try_submit(store, "job", task=TASK, parent="p", phase=2)]
         case State.FAILED:
             walks = [finishing(wanted)(store, stale)]
-            walks.append(store.fail_unconfirmed(after_ms=1, error=BROKEN, now=NOW))
+            walks.append(at(store, NOW).upkeep(UNCONFIRMED))
         case _:
             walks = [finishing(wanted)(store, stale)]
     for walk in walks:
@@ -158,7 +170,9 @@ async def attempts_at(store: Store, wanted: State, token: str) -> None:
 
 
 @pytest.mark.parametrize(("present", "wanted"), sorted(FORBIDDEN), ids=lambda one: one.value)
-async def test_what_the_table_forbids_does_not_happen(store: Store, snapshot, present: State, wanted: State) -> None:
+async def test_what_the_table_forbids_does_not_happen(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], present: State, wanted: State
+) -> None:
     lease = await job_in(store, present)
     before = (await snapshot())["jobs"]["job"]
 
@@ -182,8 +196,9 @@ async def test_where_a_cancel_is_wanted_a_run_that_does_not_end_is_cancelled(
     store: Store, present: State, wanted: State
 ) -> None:
     lease = await job_in(store, present)
-    await store.cancel(job_id="job", now=NOW)
+    await at(store, NOW).cancel(job_id="job")
 
+    assert lease is not None
     finished = await finish(store, lease, wanted, retry_after_ms=HOUR, error=BROKEN)
 
     assert finished.state is State.CANCELLED
@@ -193,8 +208,9 @@ async def test_where_a_cancel_is_wanted_a_run_that_does_not_end_is_cancelled(
 @pytest.mark.parametrize("wanted", [State.SUCCEEDED, State.FAILED])
 async def test_where_a_cancel_is_wanted_a_run_that_ended_all_the_same_counts(store: Store, wanted: State) -> None:
     lease = await job_in(store, State.RUNNING)
-    await store.cancel(job_id="job", now=NOW)
+    await at(store, NOW).cancel(job_id="job")
 
+    assert lease is not None
     await finish(store, lease, wanted, error=BROKEN)
 
     job = await store.job("job")
@@ -206,24 +222,26 @@ async def test_what_has_ended_cannot_be_cancelled_and_says_what_is_allowed(store
     await job_in(store, present)
 
     with pytest.raises(InvalidTransition, match=f"'job' is {present.value} and cannot become cancelled"):
-        await store.cancel(job_id="job", now=NOW)
+        await at(store, NOW).cancel(job_id="job")
 
 
 @pytest.mark.parametrize("present", sorted(set(State) - HELD - ENDED), ids=lambda one: one.value)
 async def test_the_priority_of_a_job_that_waits_can_be_changed(store: Store, present: State) -> None:
     await job_in(store, present)
 
-    (job,) = await store.set_priority(20, job_id="job", by="ops", now=NOW)
+    (job,) = await at(store, NOW).set_priority(20, job_id="job", by="ops")
 
     assert (job.priority, job.state) == (20, present)
 
 
 @pytest.mark.parametrize("present", sorted(HELD | ENDED), ids=lambda one: one.value)
-async def test_the_priority_of_a_job_that_runs_or_has_ended_cannot(store: Store, snapshot, present: State) -> None:
+async def test_the_priority_of_a_job_that_runs_or_has_ended_cannot(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], present: State
+) -> None:
     await job_in(store, present)
     before = await snapshot()
 
     with pytest.raises(InvalidTransition, match=present.value):
-        await store.set_priority(20, job_id="job", by="ops", now=NOW)
+        await at(store, NOW).set_priority(20, job_id="job", by="ops")
 
     assert await snapshot() == before

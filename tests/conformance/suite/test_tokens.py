@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
-from harness import (
+
+from qo.job import Progress, State
+from qo.store.contract import Store
+from qo.values import Advance, Finished, Held, Outcome, Renewal
+from tests.conformance.suite.harness import (
     BROKEN,
     LEASE,
     NOW,
     acquire,
     ask_to_confirm,
+    at,
     claim,
     hand_back,
     limit,
@@ -19,10 +27,6 @@ from harness import (
     submit_all,
     succeed,
 )
-
-from qo.job import Progress, State
-from qo.store.base import Store
-from qo.store.values import Advance, Finished, Held, Outcome, Renewal
 
 OUTCOMES = [
     {"state": State.SUCCEEDED, "result": b"1"},
@@ -47,7 +51,9 @@ async def test_tokens_strictly_increase_also_when_the_clock_goes_back(store: Sto
     for number, now in enumerate([NOW, NOW, NOW - 1000, NOW - 10**9, NOW + 5, NOW]):
         lease = await start(store, f"j{number}", now=now)
         tokens.append(int(lease.token))
-    tokens.append(int((await acquire(store, "h", "gpu", now=NOW - 1000)).token))
+    grant = await acquire(store, "h", "gpu", now=NOW - 1000)
+    assert grant.token is not None
+    tokens.append(int(grant.token))
 
     assert tokens == sorted(set(tokens))
 
@@ -66,30 +72,34 @@ async def test_one_owner_the_same_job_never_has_two_living_leases(store: Store) 
 
 
 @pytest.mark.parametrize("fields", OUTCOMES, ids=lambda fields: str(fields["state"]))
-async def test_fenced_finishing_with_a_stale_token_changes_nothing(store: Store, snapshot, fields) -> None:
+async def test_fenced_finishing_with_a_stale_token_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], fields: dict[str, Any]
+) -> None:
     await limit(store, "gpu", 1)
     await submit(store, "a", groups=("gpu",))
     (stale,) = await claim(store)
-    await store.revoke("gpu", 0, force=True, now=NOW)
+    await at(store, NOW).revoke("gpu", 0, force=True)
     (present,) = await claim(store)
     before = await snapshot()
 
-    answers = await store.finish([Outcome(job_id="a", token=stale.token, **fields)], now=NOW + 1)
+    answers = await at(store, NOW + 1).finish([Outcome(job_id="a", token=stale.token, **fields)])
 
     assert answers == [Finished(job_id="a", token=stale.token, lost=True)]
     assert await snapshot() == before
     assert not (await succeed(store, present))[0].lost
 
 
-async def test_fenced_a_stale_token_reports_and_renews_nothing(store: Store, snapshot) -> None:
+async def test_fenced_a_stale_token_reports_and_renews_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     await submit(store, "a")
     (stale,) = await claim(store)
     await hand_back(store, stale)
     await claim(store)
     before = await snapshot()
 
-    reported = await store.advance([Advance(job_id="a", token=stale.token, stage="x", checkpoint=b"1")], now=NOW)
-    renewed = (await store.renew([Renewal(holder="a", token=stale.token, extend_ms=LEASE)], now=NOW)).held
+    reported = await at(store, NOW).advance([Advance(job_id="a", token=stale.token, stage="x", checkpoint=b"1")])
+    renewed = (await at(store, NOW).renew([Renewal(holder="a", token=stale.token, extend_ms=LEASE)])).held
 
     assert reported == list(renewed) == [Held(holder="a", token=stale.token, lost=True)]
     assert await snapshot() == before
@@ -106,7 +116,9 @@ async def test_fenced_a_stale_token_reports_and_renews_nothing(store: Store, sna
     ],
     ids=lambda late: next(iter(late)),
 )
-async def test_fenced_a_stale_token_writes_nothing_into_a_job_that_runs(store: Store, snapshot, late) -> None:
+async def test_fenced_a_stale_token_writes_nothing_into_a_job_that_runs(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], late: dict[str, Any]
+) -> None:
     await submit(store, "a")
     (stale,) = await claim(store)
     await hand_back(store, stale)
@@ -114,7 +126,7 @@ async def test_fenced_a_stale_token_writes_nothing_into_a_job_that_runs(store: S
     await run(store, present, progress=Progress(1.0, 9.0, "new"), checkpoint=b"new", stage="code", iteration=1)
     before = await snapshot()
 
-    answers = await store.advance([Advance(job_id="a", token=stale.token, **late)], now=NOW + 1)
+    answers = await at(store, NOW + 1).advance([Advance(job_id="a", token=stale.token, **late)])
 
     assert answers == [Held(holder="a", token=stale.token, lost=True)]
     assert await snapshot() == before
@@ -124,16 +136,18 @@ async def test_fenced_a_stale_token_writes_nothing_into_a_job_that_runs(store: S
 
 
 @pytest.mark.parametrize("token", ["0", "1", "999999999999999999999999", "not-a-number", "-1", "1.5", "٣"])
-async def test_fenced_a_token_that_was_never_given_changes_nothing(store: Store, snapshot, token: str) -> None:
+async def test_fenced_a_token_that_was_never_given_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], token: str
+) -> None:
     await submit(store, "a")
     await claim(store)
     await acquire(store, "h", "gpu")
     before = await snapshot()
 
-    finished = await store.finish([Outcome(job_id="a", token=token, state=State.SUCCEEDED)], now=NOW)
-    reported = await store.advance([Advance(job_id="a", token=token)], now=NOW)
-    renewed = (await store.renew([Renewal(holder=one, token=token, extend_ms=5) for one in ("a", "h")], now=NOW)).held
-    released = await store.release([("h", token)], now=NOW)
+    finished = await at(store, NOW).finish([Outcome(job_id="a", token=token, state=State.SUCCEEDED)])
+    reported = await at(store, NOW).advance([Advance(job_id="a", token=token)])
+    renewed = (await at(store, NOW).renew([Renewal(holder=one, token=token, extend_ms=5) for one in ("a", "h")])).held
+    released = await at(store, NOW).release([("h", token)])
 
     assert finished[0].lost
     assert all(held.lost for held in (*reported, *renewed))
@@ -141,24 +155,28 @@ async def test_fenced_a_token_that_was_never_given_changes_nothing(store: Store,
     assert await snapshot() == before
 
 
-async def test_fenced_the_token_of_another_job_changes_nothing(store: Store, snapshot) -> None:
+async def test_fenced_the_token_of_another_job_changes_nothing(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     a, b = await start(store, "a"), await start(store, "b")
     before = await snapshot()
 
     crossed = [Outcome(job_id="a", token=b.token, state=State.SUCCEEDED)]
-    finished = await store.finish(crossed, now=NOW)
-    renewed = (await store.renew([Renewal(holder="b", token=a.token, extend_ms=5)], now=NOW)).held
+    finished = await at(store, NOW).finish(crossed)
+    renewed = (await at(store, NOW).renew([Renewal(holder="b", token=a.token, extend_ms=5)])).held
 
     assert finished[0].lost
     assert renewed[0].lost
     assert await snapshot() == before
 
 
-async def test_fenced_a_job_nobody_knows_is_lost_and_no_error(store: Store, snapshot) -> None:
+async def test_fenced_a_job_nobody_knows_is_lost_and_no_error(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
+) -> None:
     before = await snapshot()
 
-    finished = await store.finish([Outcome(job_id="nobody", token="1", state=State.SUCCEEDED)], now=NOW)
-    reported = await store.advance([Advance(job_id="nobody", token="1")], now=NOW)
+    finished = await at(store, NOW).finish([Outcome(job_id="nobody", token="1", state=State.SUCCEEDED)])
+    reported = await at(store, NOW).advance([Advance(job_id="nobody", token="1")])
 
     assert (finished[0].lost, reported[0].lost) == (True, True)
     assert await snapshot() == before
@@ -166,7 +184,7 @@ async def test_fenced_a_job_nobody_knows_is_lost_and_no_error(store: Store, snap
 
 async def test_in_a_list_the_stale_ones_are_told_and_the_others_count(store: Store) -> None:
     a, b = await start(store, "a", groups=("gpu",)), await start(store, "b")
-    await store.revoke("gpu", 0, force=True, now=NOW)
+    await at(store, NOW).revoke("gpu", 0, force=True)
 
     answers = await succeed(store, a, b)
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from harness import (
+
+from qo.job import JobError, State, moment
+from qo.store.contract import Store
+from qo.values import Reminder
+from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     MINUTE,
     NOW,
     ask_to_confirm,
+    at,
     catch_up,
     claim,
     events_of,
+    group_status,
     ids,
     line,
     numbered,
@@ -21,12 +27,9 @@ from harness import (
     submission,
     submit,
     submit_all,
-    whole,
+    upkeep,
+    whole_upkeep,
 )
-
-from qo.job import JobError, State, moment
-from qo.store.base import Store
-from qo.store.values import Reminder
 
 pytestmark = pytest.mark.small_bounds
 
@@ -39,12 +42,13 @@ async def confirming(store: Store, *job_ids: str, now: int = NOW) -> None:
 
 
 async def fail_unconfirmed(store: Store, *, now: int, after_ms: int = 24 * HOUR) -> list[str]:
-    return await whole(lambda: store.fail_unconfirmed(after_ms=after_ms, error=TOO_LATE, now=now))
+    done = await whole_upkeep(store, now=now, unconfirmed_after_ms=after_ms, unconfirmed_error=TOO_LATE)
+    return list(done.failed)
 
 
-async def all_reminders(store: Store, *, now: int, ages_ms: tuple[int, ...] = (12 * HOUR, 23 * HOUR)) -> list:
-    found = []
-    while reminders := await store.take_reminders(ages_ms=ages_ms, now=now):
+async def all_reminders(store: Store, *, now: int, ages_ms: tuple[int, ...] = (12 * HOUR, 23 * HOUR)) -> list[Reminder]:
+    found: list[Reminder] = []
+    while reminders := (await upkeep(store, now=now, reminder_ages_ms=ages_ms)).reminders:
         assert len(reminders) <= store.bounds.portion
         found += reminders
     return found
@@ -88,7 +92,7 @@ async def test_due_jobs_join_at_the_start_of_a_claim(store: Store) -> None:
 
 async def test_due_jobs_join_by_their_time_in_portions_until_none_is_left(store: Store) -> None:
     delays = [7, 3, 9, 1, 8, 2, 6, 4, 5]
-    await store.submit([submission(f"d{at}", run_at_ms=NOW + at) for at in delays], now=NOW)
+    await at(store, NOW).submit([submission(f"d{at}", run_at_ms=NOW + at) for at in delays])
 
     joined = await catch_up(store, now=NOW + 9)
 
@@ -100,8 +104,8 @@ async def test_one_portion_is_no_more_than_its_bound_and_says_that_there_is_more
     amount = store.bounds.portion + 1
     await submit_all(store, numbered("d", amount), run_at_ms=NOW + 1)
 
-    first = await store.catch_up(now=NOW + 1)
-    second = await store.catch_up(now=NOW + 1)
+    first = await at(store, NOW + 1).catch_up()
+    second = await at(store, NOW + 1).catch_up()
 
     assert (len(first.ids), first.more) == (amount - 1, True)
     assert (len(second.ids), second.more) == (1, False)
@@ -159,7 +163,7 @@ async def test_a_confirming_job_waits_for_a_person_without_slots(store: Store) -
     job = await store.job("a")
     assert (job.state, job.message) == (State.CONFIRMING, "Continue for 2 more iterations?")
     assert (job.confirmation_required_at, job.worker, job.token) == (moment(NOW + 5), None, None)
-    assert (await store.group("gpu")).active == 0
+    assert (await group_status(store, "gpu")).active == 0
     assert await claim(store, tasks=[job.task]) == []
 
 
@@ -169,7 +173,7 @@ async def test_a_confirmed_job_joins_again_with_all_its_attempts(store: Store) -
     await ask_to_confirm(store, lease)
     await submit(store, "b")
 
-    job = await store.confirm("a", by="u1", now=NOW + 7)
+    job = await at(store, NOW + 7).confirm("a", by="u1")
 
     assert (job.state, job.attempts, job.position, job.joined_at) == (State.QUEUED, 0, 2, moment(NOW + 7))
     assert (job.confirmation_required_at, job.message) == (None, None)
@@ -196,7 +200,7 @@ async def test_a_job_that_failed_unconfirmed_can_be_retried(store: Store) -> Non
     await confirming(store, "a")
     await fail_unconfirmed(store, now=NOW + 24 * HOUR)
 
-    job = await store.retry("a", now=NOW + 25 * HOUR)
+    job = await at(store, NOW + 25 * HOUR).retry("a")
 
     assert (job.state, job.error, job.finished_at) == (State.QUEUED, None, None)
 
@@ -254,7 +258,7 @@ async def test_reminders_go_to_the_longest_waiting_first_in_portions(store: Stor
 async def test_a_job_that_asks_again_is_reminded_again(store: Store) -> None:
     await confirming(store, "a")
     await all_reminders(store, now=NOW + 13 * HOUR)
-    await store.confirm("a", now=NOW + 13 * HOUR)
+    await at(store, NOW + 13 * HOUR).confirm("a")
     (lease,) = await claim(store, tasks=["task-of-a"], now=NOW + 13 * HOUR)
     await ask_to_confirm(store, lease, now=NOW + 13 * HOUR)
 
@@ -266,7 +270,7 @@ async def test_a_job_that_asks_again_is_reminded_again(store: Store) -> None:
 
 async def test_nobody_is_reminded_of_what_was_confirmed_or_cancelled(store: Store) -> None:
     await confirming(store, "a", "b")
-    await store.confirm("a", now=NOW)
-    await store.cancel(job_id="b", now=NOW)
+    await at(store, NOW).confirm("a")
+    await at(store, NOW).cancel(job_id="b")
 
     assert await all_reminders(store, now=NOW + 13 * HOUR) == []

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import pytest
-from harness import (
+
+from qo.job import moment
+from qo.store.contract import Store
+from qo.values import TaskOptions, WorkerInfo
+from tests.conformance.suite.harness import (
     NOW,
     SECOND,
     acquire,
+    at,
     claim,
+    group_status,
     ids,
     limit,
     line,
@@ -18,10 +24,6 @@ from harness import (
     succeed,
 )
 
-from qo.job import moment
-from qo.store.base import Store
-from qo.store.values import TaskOptions, WorkerInfo
-
 pytestmark = pytest.mark.small_bounds
 
 
@@ -29,7 +31,7 @@ async def test_a_registered_worker_is_listed_with_what_it_does(store: Store) -> 
     await register(store, "w1", "build", "mail", places=4, host="h1", pid=7, lifetime_ms=30_000)
     await start(store, "a", task="build", worker="w1")
 
-    (worker,) = await store.workers(now=NOW)
+    (worker,) = await at(store, NOW).workers()
 
     assert worker == WorkerInfo(
         name="w1",
@@ -48,13 +50,13 @@ async def test_workers_are_listed_by_name(store: Store) -> None:
     for name in ("w2", "w10", "w1"):
         await register(store, name, "work")
 
-    assert [worker.name for worker in await store.workers(now=NOW)] == ["w1", "w10", "w2"]
+    assert [worker.name for worker in await at(store, NOW).workers()] == ["w1", "w10", "w2"]
 
 
 async def test_a_worker_that_is_not_renewed_is_no_longer_listed(store: Store) -> None:
     await register(store, "w1", "work", lifetime_ms=30_000)
 
-    alive, gone = await store.workers(now=NOW + 29_999), await store.workers(now=NOW + 30_000)
+    alive, gone = await at(store, NOW + 29_999).workers(), await at(store, NOW + 30_000).workers()
 
     assert ([worker.name for worker in alive], gone) == (["w1"], ())
 
@@ -62,16 +64,16 @@ async def test_a_worker_that_is_not_renewed_is_no_longer_listed(store: Store) ->
 async def test_a_renewal_keeps_a_worker_alive_for_its_own_lifetime(store: Store) -> None:
     await register(store, "w1", "work", lifetime_ms=30_000)
 
-    await store.renew([], worker="w1", now=NOW + 20 * SECOND)
+    await at(store, NOW + 20 * SECOND).renew([], worker="w1")
 
-    (worker,) = await store.workers(now=NOW + 40 * SECOND)
+    (worker,) = await at(store, NOW + 40 * SECOND).workers()
     assert worker.expires_at == moment(NOW + 50 * SECOND)
 
 
 async def test_a_renewal_of_a_worker_nobody_knows_adds_none(store: Store) -> None:
-    await store.renew([], worker="stranger", now=NOW)
+    await at(store, NOW).renew([], worker="stranger")
 
-    assert await store.workers(now=NOW) == ()
+    assert await at(store, NOW).workers() == ()
 
 
 async def test_a_worker_without_tasks_is_gone(store: Store) -> None:
@@ -79,7 +81,7 @@ async def test_a_worker_without_tasks_is_gone(store: Store) -> None:
 
     await register(store, "w1")
 
-    assert await store.workers(now=NOW) == ()
+    assert await at(store, NOW).workers() == ()
 
 
 async def test_a_worker_that_says_goodbye_keeps_its_leases_until_it_gives_them_back(store: Store) -> None:
@@ -130,7 +132,7 @@ async def test_jobs_parked_in_a_group_that_their_task_no_longer_names_go_on(stor
     await register(store, "w2", "work")
 
     assert blocked == []
-    assert (await store.group("gpu")).waiting == 0
+    assert (await group_status(store, "gpu")).waiting == 0
     assert await line(store) == ["a", "b", "c"]
     assert ids(await claim(store, places=9)) == ["a", "b", "c"]
 
@@ -162,11 +164,11 @@ async def test_a_running_job_keeps_the_slots_it_took_when_its_tasks_groups_chang
     (lease,) = await claim(store, places=9)
 
     await register(store, "w2", TaskOptions(name="work", groups=("api",)))
-    still = (await store.group("gpu")).active
+    still = (await group_status(store, "gpu")).active
     await succeed(store, lease)
 
     assert still == 1
-    assert (await store.group("gpu")).active == 0
+    assert (await group_status(store, "gpu")).active == 0
 
 
 async def test_once_a_worker_has_started_a_freed_slot_is_left_for_the_job_before_the_caller(store: Store) -> None:
@@ -176,7 +178,7 @@ async def test_once_a_worker_has_started_a_freed_slot_is_left_for_the_job_before
     await acquire(store, "caller", "gpu")
 
     await register(store, "w1", "work")
-    await store.release([("holds", grant.token)], now=NOW)
+    await at(store, NOW).release([("holds", grant.token)])
 
-    assert (await store.group("gpu")).active == 0
+    assert (await group_status(store, "gpu")).active == 0
     assert ids(await claim(store)) == ["job"]

@@ -17,7 +17,7 @@ import msgspec
 
 from qo.errors import StoreUnavailable
 from qo.store.bucket import BucketSlots
-from qo.store.bucket.clock import elapsed_seconds, utc_now
+from qo.store.bucket.clocks import elapsed_seconds, utc_now
 
 Answer = TypeVar("Answer")
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 import obstore
 import pytest
-from bucket_proxy import Proxy
-from bucket_server import BUCKET, BucketServer, bucket_url, shared_bucket_server
 from obstore.store import S3Store
 
 from qo.store.bucket import BucketSlots
+from tests.servers.bucket import BUCKET, BucketServer, bucket_url, shared_bucket_server
+from tests.store.bucket.proxy import Proxy
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEASE = 300.0

@@ -5,14 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from bucket_proxy import Proxy
-from bucket_staging import LEASE, Clock, Place, acquire, holders, place_fixture, proxy_fixture, slots_fixture
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qo.errors import InvalidValue, LeaseAlive, SlotNotFound
 from qo.store.bucket import BucketSlots
 from qo.store.bucket.keys import encoded, name_of
+from tests.store.bucket.proxy import Proxy
+from tests.store.bucket.staging import (
+    LEASE,
+    Clock,
+    Place,
+    acquire,
+    holders,
+    place_fixture,
+    proxy_fixture,
+    slots_fixture,
+)
 
 __all__ = ["place_fixture", "proxy_fixture", "slots_fixture"]
 
@@ -111,7 +120,8 @@ async def test_one_who_renews_at_that_very_moment_loses_its_slot_all_the_same(
 ) -> None:
     holder, operator = await place.slots(), await place.slots()
     await acquire(holder)
-    free, written = operator._holdings.free_as_seen, []
+    free = operator._holdings.free_as_seen
+    written: list[bool] = []
 
     async def free_after_a_renewal(*args: Any) -> bool:
         if not written:
@@ -129,4 +139,4 @@ async def test_one_who_renews_at_that_very_moment_loses_its_slot_all_the_same(
 async def test_bad_input_is_refused(slots: BucketSlots) -> None:
     for group, slot_id in (("", 0), ("api", -1), ("api", 1.5)):
         with pytest.raises(InvalidValue):
-            await slots.release_slot(group, slot_id, force=True)  # type: ignore[arg-type]
+            await slots.release_slot(group, slot_id, force=True)  # type: ignore[arg-type]  # wrong on purpose

@@ -6,12 +6,21 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from bucket_proxy import LOST_REPLY, Proxy, arrives_late, refused
-from bucket_staging import LEASE, Clock, Place, acquire, holders, place_fixture, proxy_fixture, slots_fixture
 
 from qo.errors import StoreUnavailable
 from qo.store.bucket import SlotLease
 from qo.store.bucket.objects import ATTEMPTS
+from tests.store.bucket.proxy import LOST_REPLY, Proxy, arrives_late, refused
+from tests.store.bucket.staging import (
+    LEASE,
+    Clock,
+    Place,
+    acquire,
+    holders,
+    place_fixture,
+    proxy_fixture,
+    slots_fixture,
+)
 
 __all__ = ["place_fixture", "proxy_fixture", "slots_fixture"]
 

@@ -6,13 +6,13 @@ import asyncio
 import socket
 
 import pytest
-from bucket_proxy import ALL_FAULTS, LOST_REPLY, LOST_REQUEST, Fault, Proxy, arrives_late, refused
-from bucket_server import bucket_url
-from bucket_staging import LEASE, Clock, Place, acquire, holders, place_fixture, proxy_fixture
 
 from qo.errors import StoreUnavailable
 from qo.store.bucket import BucketSlots
 from qo.store.bucket.objects import ATTEMPTS, FIRST_PAUSE_SECONDS
+from tests.servers.bucket import bucket_url
+from tests.store.bucket.proxy import ALL_FAULTS, LOST_REPLY, LOST_REQUEST, Fault, Proxy, arrives_late, refused
+from tests.store.bucket.staging import LEASE, Clock, Place, acquire, holders, place_fixture, proxy_fixture
 
 __all__ = ["place_fixture", "proxy_fixture"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.errors import SettingsError
-from qo.store.bucket.address import parse_address
+from qo.store.bucket.address import parse_bucket_url
 from qo.store.bucket.keys import MAX_SLOTS, encoded, group_folder, limit_key, slot_key, slot_of
 from qo.store.bucket.room import slots_to_try
 
@@ -22,7 +22,7 @@ import qo.store.bucket
 
 
 def test_a_url_names_bucket_prefix_and_endpoint() -> None:
-    address = parse_address("s3://limits/team/a/?endpoint=http://127.0.0.1:9000&region=eu-west-1")
+    address = parse_bucket_url("s3://limits/team/a/?endpoint=http://127.0.0.1:9000&region=eu-west-1")
 
     assert (address.bucket, address.prefix, address.options) == ("limits", "team/a", {"region": "eu-west-1"})
     assert address.plain_http
@@ -31,14 +31,14 @@ def test_a_url_names_bucket_prefix_and_endpoint() -> None:
 
 @pytest.mark.parametrize("url", ["s3://limits", "gs://limits/x", "az://limits/x/y", "s3://limits/?endpoint=https://h"])
 def test_plain_http_is_spoken_only_to_an_endpoint_that_asks_for_it(url: str) -> None:
-    assert not parse_address(url).plain_http
+    assert not parse_bucket_url(url).plain_http
 
 
 def test_the_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
 
-    assert parse_address("s3://limits").plain_http
-    assert not parse_address("s3://limits?endpoint=https://elsewhere").plain_http
+    assert parse_bucket_url("s3://limits").plain_http
+    assert not parse_bucket_url("s3://limits?endpoint=https://elsewhere").plain_http
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_the_endpoint_may_come_from_the_environment(monkeypatch: pytest.MonkeyPa
 )
 def test_a_url_that_is_not_understood_is_refused_without_telling_its_secrets(url: str) -> None:
     with pytest.raises(SettingsError, match=r"concurrency\.store") as refused:
-        parse_address(url)
+        parse_bucket_url(url)
 
     assert "secret" not in str(refused.value).replace("secret_access_key", "")
 
 
 def test_secrets_of_a_url_are_in_no_text_of_the_address() -> None:
-    address = parse_address("s3://limits?secret_access_key=hidden&access_key_id=hidden")
+    address = parse_bucket_url("s3://limits?secret_access_key=hidden&access_key_id=hidden")
 
     assert "hidden" not in f"{address} {address!r}"
 

@@ -11,21 +11,22 @@ import time
 from pathlib import Path
 
 import pytest
-from bucket_proxy import LOST_REPLY, Fault, Proxy, done_but_answered, refused
-from bucket_server import BUCKET, POLL_SECS, CarelessServer, bucket_url, shared_bucket_server
-from bucket_staging import Clock, Place, objects_at, place_fixture, proxy_fixture
-from servers import PATIENCE_SECS
 
 from qo.errors import SettingsError, StoreUnavailable
 from qo.store.bucket import BucketSlots
-from qo.store.bucket.address import parse_address
+from qo.store.bucket.address import parse_bucket_url
 from qo.store.bucket.driver import client_for
+from tests.processes import environment
+from tests.servers.bucket import BUCKET, CarelessServer, bucket_url, shared_bucket_server
+from tests.servers.local import PATIENCE_SECS, POLL_SECS
+from tests.store.bucket.proxy import LOST_REPLY, Fault, Proxy, done_but_answered, refused
+from tests.store.bucket.staging import Clock, Place, objects_at, place_fixture, proxy_fixture
 
 __all__ = ["place_fixture", "proxy_fixture"]
 
 STARTED_ELSEWHERE = """
 import sys
-from bucket_server import BucketServer
+from tests.servers.bucket import BucketServer
 server = BucketServer()
 server.start()
 print(server.pid, server.folder, flush=True)
@@ -120,7 +121,7 @@ async def test_an_endpoint_of_the_url_wins_over_the_environments(place: Place, m
     ],
 )
 def test_every_option_is_one_that_the_driver_knows(url: str) -> None:
-    assert client_for(parse_address(url), request_seconds=1) is not None
+    assert client_for(parse_bucket_url(url), request_seconds=1) is not None
 
 
 async def test_what_the_driver_finds_wrong_with_the_url_is_told() -> None:
@@ -129,12 +130,11 @@ async def test_what_the_driver_finds_wrong_with_the_url_is_told() -> None:
 
 
 def test_a_server_of_the_tests_ends_with_the_process_that_started_it() -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTED_ELSEWHERE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=environment,
+        env=environment(),
         text=True,
     )
     with starter:

@@ -6,25 +6,23 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
-from bucket_proxy import Proxy
-from bucket_racer import ENTER, GROUP, LEASE_SECONDS, LEAVE, LIMIT, Report
-from bucket_staging import Clock, Place, acquire, place_fixture, proxy_fixture
 
-from qo.store.bucket.clock import elapsed_seconds
+from qo.store.bucket.clocks import elapsed_seconds
+from tests.processes import Process, command_of
+from tests.store.bucket.proxy import Proxy
+from tests.store.bucket.racer import ENTER, GROUP, LEASE_SECONDS, LEAVE, LIMIT, Report
+from tests.store.bucket.staging import Clock, Place, acquire, place_fixture, proxy_fixture
 
 __all__ = ["place_fixture", "proxy_fixture"]
 
 PROCESSES = 8
 KILL_EVERY_SECONDS = 0.8
 FAULTS_SHARE = 0.05
-RACER = str(Path(__file__).with_name("bucket_racer.py"))
 
 
 class Witness:
@@ -89,7 +87,7 @@ class Field:
 
     def __init__(self, url: str, witness: Witness) -> None:
         self._url, self._witness = url, witness
-        self._racers: list[asyncio.subprocess.Process] = []
+        self._racers: list[Process] = []
         self._started = 0
         self.ended_by_themselves = 0
         self.killed_inside = 0
@@ -97,7 +95,7 @@ class Field:
     async def start(self) -> None:
         self._started += 1
         arguments = [self._url, str(self._witness.port), f"racer{self._started}", str(random.uniform(-15, 15))]
-        self._racers.append(await asyncio.create_subprocess_exec(sys.executable, RACER, *arguments))
+        self._racers.append(Process(command_of("tests.store.bucket.racer", *arguments)))
 
     async def kill_one(self) -> None:
         """One that is inside, if any is: what it held is what the others have to get over."""
@@ -110,12 +108,10 @@ class Field:
     async def kill_all(self) -> None:
         self.ended_by_themselves += [await self._kill(racer) for racer in self._racers].count(False)
 
-    async def _kill(self, racer: asyncio.subprocess.Process) -> bool:
-        try:
-            racer.kill()
-        except ProcessLookupError:
-            pass
-        return await racer.wait() == -signal.SIGKILL
+    async def _kill(self, racer: Process) -> bool:
+        """Whether it was still running."""
+        racer.signal(signal.SIGKILL)
+        return await racer.ended() == -signal.SIGKILL
 
 
 async def race(place: Place, proxy: Proxy, *, seconds: float) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import timedelta
 
 import msgspec
 import pytest
-from bucket_proxy import Proxy
-from bucket_staging import (
+
+from qo.errors import InvalidValue, StoreUnavailable
+from qo.store.bucket import BucketSlots
+from qo.values import Source
+from tests.store.bucket.proxy import Proxy
+from tests.store.bucket.staging import (
     LEASE,
     NOON,
     Clock,
@@ -20,10 +25,6 @@ from bucket_staging import (
     proxy_fixture,
     slots_fixture,
 )
-
-from qo.errors import InvalidValue, StoreUnavailable
-from qo.store.bucket import BucketSlots
-from qo.store.values import Source
 
 __all__ = ["place_fixture", "proxy_fixture", "slots_fixture"]
 
@@ -305,9 +306,9 @@ async def test_what_an_acquire_a_renewal_and_a_release_cost(place: Place, proxy:
     slots = await place.slots(through=proxy)
     await acquire(slots, limit=5)  # the first one finds no objects at all
 
-    async def methods(call: object) -> list[str]:
+    async def methods(call: Awaitable[object]) -> list[str]:
         proxy.requests.clear()
-        answer = await call  # type: ignore[misc]
+        answer = await call
         assert answer is not None
         assert answer is not False
         return [each.method for each in proxy.requests]
@@ -398,7 +399,7 @@ async def test_bad_input_is_named_and_nothing_is_sent(
     proxy.requests.clear()
 
     with pytest.raises(InvalidValue, match=told):
-        await slots.try_acquire(*arguments)  # type: ignore[arg-type]
+        await slots.try_acquire(*arguments)  # type: ignore[arg-type]  # wrong on purpose
 
     assert proxy.requests == []
 
@@ -409,6 +410,6 @@ async def test_bad_slots_and_limits_are_refused(slots: BucketSlots) -> None:
     with pytest.raises(InvalidValue, match="additional_seconds is -5"):
         await slots.extend_lease("g", 0, "h", -5)
     with pytest.raises(InvalidValue, match="limit is 'x'"):
-        await slots.set_limit("g", "x")  # type: ignore[arg-type]
+        await slots.set_limit("g", "x")  # type: ignore[arg-type]  # wrong on purpose
     with pytest.raises(InvalidValue, match="by is empty"):
         await slots.set_limit("g", 1, by="")

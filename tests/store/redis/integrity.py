@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from redis_keys import FAMILIES_OF_ROWS, ROWS, Keys, audit_entries
-
 from qo.job import ENDED, State
 from qo.policy.ordering import parent_order, place_of, was_moved
 from qo.store.redis.rows import JobRow
-from qo.store.values import Source
+from qo.values import Source
+from tests.store.redis.keys import FAMILIES_OF_ROWS, ROWS, Keys, audit_entries
 
 CALLERS = ""  # the "task" under which waiting callers are parked
 

@@ -3,9 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
-from harness import (
+from qo.job import Progress, State
+from qo.store.contract import Store
+from qo.values import (
+    Advance,
+    Average,
+    Bounds,
+    Keep,
+    Limit,
+    Offer,
+    Registration,
+    Renewal,
+    Source,
+    TaskOptions,
+    Unlimited,
+    UpkeepRules,
+)
+from tests.conformance.machine.side_by_side import Step, step
+from tests.conformance.suite.harness import (
     BROKEN,
     DAY,
     HOUR,
@@ -14,6 +32,7 @@ from harness import (
     NOW,
     acquire,
     ask_to_confirm,
+    at,
     catch_up,
     claim,
     fail,
@@ -27,21 +46,6 @@ from harness import (
     submit_all,
     succeed,
     ticket,
-)
-from side_by_side import Step, step
-
-from qo.job import Progress, State
-from qo.store.base import Store
-from qo.store.values import (
-    Advance,
-    Average,
-    Bounds,
-    Limit,
-    Offer,
-    Registration,
-    Renewal,
-    Source,
-    TaskOptions,
 )
 
 RUN = Average(name="run_seconds", first=1.0, weight=0.5)
@@ -67,12 +71,12 @@ def case(name: str) -> Callable[[Scene], Scene]:
 @case("submit")
 async def of_several_jobs(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 1)
-    tiered = {"user": "u1", "standing": standing(daily_quota=1, user_limit=2), "by": "u1"}
+    tiered = partial(submission, user="u1", standing=standing(daily_quota=1, user_limit=2), by="u1")
     yield step(
         "submit",
         [
-            submission("a", groups=("gpu",), **tiered),
-            submission("b", **tiered, quota_jitter_ms=5),
+            tiered("a", groups=("gpu",)),
+            tiered("b", quota_jitter_ms=5),
             submission("c", parent="p", phase=1, unique="once"),
             submission("d", parent="p", phase=2, run_at_ms=NOW + HOUR),
         ],
@@ -136,14 +140,22 @@ async def of_leases(store: Store) -> AsyncIterator[Step]:
 async def of_an_extended_lease(store: Store) -> AsyncIterator[Step]:
     lease = await start(store, "a")
     yield step("renew", [Renewal(holder="a", token=lease.token, extend_ms=MINUTE)], now=NOW)
-    await store.renew([Renewal(holder="a", token=lease.token, extend_ms=HOUR)], now=NOW)
+    await at(store, NOW).renew([Renewal(holder="a", token=lease.token, extend_ms=HOUR)])
 
 
 @case("advance")
 async def of_a_job(store: Store) -> AsyncIterator[Step]:
     lease = await start(store, "a")
-    said = {"stage": "code", "progress": Progress(done=1), "checkpoint": b"half", "iteration": 1, "message": "m"}
-    yield step("advance", [Advance(job_id="a", token=lease.token, **said)], now=NOW)
+    report = Advance(
+        job_id="a",
+        token=lease.token,
+        stage="code",
+        progress=Progress(done=1),
+        checkpoint=b"half",
+        iteration=1,
+        message="m",
+    )
+    yield step("advance", [report], now=NOW)
 
 
 def finishing(state: State, meanwhile: Callable[[Store], Awaitable[Any]], **fields: Any) -> Scene:
@@ -159,17 +171,17 @@ def finishing(state: State, meanwhile: Callable[[Store], Awaitable[Any]], **fiel
 
 
 async def claimed_again(store: Store) -> None:
-    await store.release([("caller", None)], now=NOW + MINUTE)
+    await at(store, NOW + MINUTE).release([("caller", None)])
     await catch_up(store, now=NOW + MINUTE + 1)
     assert await claim(store, tasks=["task-of-a"], worker="w2", now=NOW + MINUTE + 1)
 
 
 CASES |= {
     "finish:succeeded": finishing(State.SUCCEEDED, lambda store: claim(store, now=NOW + MINUTE), result=b"1"),
-    "finish:failed": finishing(State.FAILED, lambda store: store.retry("a", now=NOW + MINUTE), error=BROKEN),
+    "finish:failed": finishing(State.FAILED, lambda store: at(store, NOW + MINUTE).retry("a"), error=BROKEN),
     "finish:scheduled": finishing(State.SCHEDULED, claimed_again, error=BROKEN, retry_after_ms=1),
     "finish:queued": finishing(State.QUEUED, claimed_again, closed={"api": HOUR}),
-    "finish:confirming": finishing(State.CONFIRMING, lambda store: store.confirm("a", now=NOW + MINUTE), message="?"),
+    "finish:confirming": finishing(State.CONFIRMING, lambda store: at(store, NOW + MINUTE).confirm("a"), message="?"),
     "finish:cancelled": finishing(State.CANCELLED, lambda store: claim(store, now=NOW + MINUTE), message="Well."),
 }  # fmt: skip
 
@@ -181,7 +193,7 @@ CASES |= {
 async def of_one_job(store: Store) -> AsyncIterator[Step]:
     await submit_all(store, ["a", "b"])
     yield step("set_priority", 20, job_id="a", by="ops", now=NOW)
-    await store.set_priority(90, job_id="a", now=NOW)
+    await at(store, NOW).set_priority(90, job_id="a")
 
 
 @case("set_priority:parent")
@@ -195,7 +207,7 @@ async def of_a_parent(store: Store) -> AsyncIterator[Step]:
 async def of_the_last(store: Store) -> AsyncIterator[Step]:
     await submit_all(store, ["a", "b", "c"])
     yield step("move", "c", before="a", by="ops", now=NOW)
-    await store.move("b", before="a", now=NOW)
+    await at(store, NOW).move("b", before="a")
 
 
 @case("cancel:job")
@@ -233,13 +245,13 @@ async def of_a_confirming_job(store: Store) -> AsyncIterator[Step]:
 async def of_a_user_with_jobs(store: Store) -> AsyncIterator[Step]:
     await submit_all(store, ["a", "b"], user="u1", standing=standing(daily_quota=1))
     yield step("set_tier", "u1", standing("fast", daily_quota=5, user_limit=1), by="ops", now=NOW)
-    await store.set_tier("u1", standing("slow", user_limit=3), now=NOW)
+    await at(store, NOW).set_tier("u1", standing("slow", user_limit=3))
 
 
 # --- limits and slots -------------------------------------------------------------------------------------------
 
 
-@case("set_limits")
+@case("set_limits:set")
 async def of_two_groups(store: Store) -> AsyncIterator[Step]:
     await start(store, "a", groups=("gpu",))
     await limit(store, "api", 1)
@@ -248,11 +260,11 @@ async def of_two_groups(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 1, source=Source.CONFIGURATION)
 
 
-@case("remove_limit")
+@case("set_limits:remove")
 async def of_a_group(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 0)
     await submit(store, "a", groups=("gpu",))
-    yield step("remove_limit", "gpu", by="ops", now=NOW)
+    yield step("set_limits", [Unlimited(group="gpu")], by="ops", now=NOW)
     await limit(store, "gpu", 3)
 
 
@@ -260,7 +272,7 @@ async def of_a_group(store: Store) -> AsyncIterator[Step]:
 async def of_a_group_with_jobs(store: Store) -> AsyncIterator[Step]:
     await submit(store, "a", groups=("gpu",))
     yield step("set_paused", "gpu", True, by="ops", now=NOW)
-    await store.set_paused("gpu", False, now=NOW)
+    await at(store, NOW).set_paused("gpu", False)
 
 
 @case("revoke")
@@ -284,7 +296,7 @@ async def of_what_becomes_free(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 1)
     await acquire(store, "first", "gpu")
     yield step("acquire", [ticket("second", "gpu")], now=NOW)
-    await store.release([("first", None)], now=NOW)
+    await at(store, NOW).release([("first", None)])
 
 
 @case("acquire, without waiting")
@@ -296,7 +308,7 @@ async def of_what_there_is_not(store: Store) -> AsyncIterator[Step]:
 @case("acquire, given back meanwhile")
 async def of_what_is_given_back(store: Store) -> AsyncIterator[Step]:
     yield step("acquire", [ticket("first", "gpu")], now=NOW)
-    await store.release([("first", None)], now=NOW)
+    await at(store, NOW).release([("first", None)])
 
 
 @case("release")
@@ -319,7 +331,7 @@ async def of_a_worker(store: Store) -> AsyncIterator[Step]:
 
 # --- upkeep -----------------------------------------------------------------------------------------------------
 
-UPKEEP = {"catch_up", "age", "fail_unconfirmed", "take_reminders", "forget"}
+UPKEEP = {"catch_up", "upkeep:age", "upkeep:fail", "upkeep:remind", "upkeep:forget"}
 PORTIONS = Bounds(examine=2, portion=2)
 """in upkeep, so that there is more to do than one step does, and doing it again would do more"""
 
@@ -329,15 +341,15 @@ async def of_leases_and_due_jobs(store: Store) -> AsyncIterator[Step]:
     for job_id in "abc":
         await start(store, job_id)
     await submit_all(store, ["d", "e", "f"], run_at_ms=NOW + LEASE + 1)
-    for at in range(NOW, NOW + LEASE, MINUTE):
-        await store.catch_up(now=at)
+    for now in range(NOW, NOW + LEASE, MINUTE):
+        await at(store, now).catch_up()
     yield step("catch_up", now=NOW + LEASE + 1)
 
 
-@case("age")
+@case("upkeep:age")
 async def of_old_jobs(store: Store) -> AsyncIterator[Step]:
     await submit_all(store, ["a", "b", "c"], priority=90)
-    yield step("age", period_ms=HOUR, now=NOW + HOUR)
+    yield step("upkeep", UpkeepRules(aging_period_ms=HOUR), now=NOW + HOUR)
     await submit(store, "d", now=NOW + HOUR)
 
 
@@ -346,39 +358,39 @@ async def let_three_wait_for_a_person(store: Store) -> None:
         await ask_to_confirm(store, await start(store, job_id))
 
 
-@case("fail_unconfirmed")
+@case("upkeep:fail")
 async def of_three(store: Store) -> AsyncIterator[Step]:
     await let_three_wait_for_a_person(store)
-    yield step("fail_unconfirmed", after_ms=DAY, error=BROKEN, now=NOW + DAY)
-    await store.retry("a", now=NOW + DAY)
+    yield step("upkeep", UpkeepRules(unconfirmed_after_ms=DAY, unconfirmed_error=BROKEN), now=NOW + DAY)
+    await at(store, NOW + DAY).retry("a")
 
 
-@case("take_reminders")
+@case("upkeep:remind")
 async def of_those_due(store: Store) -> AsyncIterator[Step]:
     await let_three_wait_for_a_person(store)
-    yield step("take_reminders", ages_ms=(HOUR, DAY), now=NOW + HOUR)
+    yield step("upkeep", UpkeepRules(reminder_ages_ms=(HOUR, DAY)), now=NOW + HOUR)
 
 
-@case("forget")
+@case("upkeep:forget")
 async def of_ended_jobs(store: Store) -> AsyncIterator[Step]:
     for job_id in "abcd":
         await succeed(store, await start(store, job_id, user=f"user-{job_id}"))
-    yield step("forget", keep_ms=HOUR, keep_jobs=100, keep_events=2, keep_audit=1, now=NOW + DAY)
+    yield step("upkeep", UpkeepRules(keep=Keep(ms=HOUR, jobs=100, events=2, audit=1)), now=NOW + DAY)
 
 
 # --- figures and service data -----------------------------------------------------------------------------------
 
 
-@case("observe")
+@case("observe:averages")
 async def of_a_value(store: Store) -> AsyncIterator[Step]:
     yield step("observe", [(RUN, 9.0)])
     await store.observe([(RUN, 5.0)])
 
 
-@case("record_estimate_errors")
+@case("observe:errors")
 async def of_two_ratios(store: Store) -> AsyncIterator[Step]:
-    yield step("record_estimate_errors", "work", [0.5, 2.0], keep=3)
-    await store.record_estimate_errors("work", [1.5], keep=3)
+    yield step("observe", errors={"work": [0.5, 2.0]}, keep_errors=3)
+    await store.observe(errors={"work": [1.5]}, keep_errors=3)
 
 
 @case("put_record")
@@ -392,6 +404,6 @@ async def of_the_next_version(store: Store) -> AsyncIterator[Step]:
 async def of_an_offer_that_was_filled(store: Store) -> AsyncIterator[Step]:
     await submit(store, "a")
     offer = Offer(lease_ms=LEASE, claim_id="offered")
-    await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=offer.claim_id, now=NOW)
+    await at(store, NOW).claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=offer.claim_id)
     yield step("wait_for_work", worker="w1", tasks=["work"], timeout_seconds=0, offer=offer)
     await submit(store, "b")

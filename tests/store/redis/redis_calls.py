@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, contextmanager
 from inspect import isawaitable
 
 import pytest
-from servers import Kind, Server, shared_server
 
-from qo.store.redis.client import Client
-from qo.store.redis.functions import Function
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.functions import Function
+from tests.servers.redis import Kind, Server, shared_server
 
 KINDS: tuple[Kind, ...] = ("valkey", "redis")
 PATIENCE_SECONDS = 30

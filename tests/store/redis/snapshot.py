@@ -6,14 +6,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from redis_integrity import check_integrity
-from redis_keys import Keys, audit_entries, read_all
 
 from qo.event import AuditEntry, Event
 from qo.job import moment
 from qo.policy.ordering import priority_of
-from qo.store.redis.rows import plain_token, row_groups, to_job
-from qo.store.values import DEFAULT_LEASE_MS, Mean, Standing
+from qo.store.redis.rows import plain_token, to_job
+from qo.store.row import groups_of_row
+from qo.values import DEFAULT_LEASE_MS, Mean, Standing
+from tests.store.redis.integrity import check_integrity
+from tests.store.redis.keys import Keys, audit_entries, read_all
 
 if TYPE_CHECKING:
     from qo.store.redis.store import RedisStore
@@ -117,7 +118,9 @@ def _jobs(keys: Keys) -> dict[str, Any]:
         row.id: {
             "job": to_job(
                 row,
-                groups=row_groups(row, tuple(keys["tasks"].get(row.task, {}).get("groups", ()))),
+                groups=groups_of_row(
+                    row, task_groups=tuple(keys["tasks"].get(row.task, {}).get("groups", ())), own=row.own_groups
+                ),
                 position=positions.get(row.number),
                 result=keys["results"].get(row.number),
             ),

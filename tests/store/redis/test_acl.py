@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from redis import Redis
 from redis.exceptions import NoPermissionError
-from redis_calls import KINDS
-from servers import Kind, Server
 
 import qo
+from tests.servers.redis import Kind, Server
+from tests.store.redis.redis_calls import KINDS
 
 RULE = re.compile(r"^user qo on >(?P<password>\S+) .+$", re.MULTILINE)
-PAGE = Path(__file__).parents[2] / "docs/stores.md"
+PAGE = Path(__file__).parents[3] / "docs/stores.md"
 
 
 @pytest.mark.parametrize("kind", KINDS)

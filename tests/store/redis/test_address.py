@@ -9,12 +9,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from redis_calls import ADD_ONCE, KINDS, added, connected, new_namespace, said_of_the_server
-from servers import Kind, Server, shared_server
 
 from qo.errors import SettingsError, StoreUnavailable
-from qo.store.redis.address import parse_address, prefix_of
-from qo.store.redis.connection import ServerRefused
+from qo.store.redis.server.address import parse_server_url, prefix_of
+from qo.store.redis.server.connection import ServerRefused
+from tests.servers.redis import Kind, Server, shared_server
+from tests.store.redis.redis_calls import ADD_ONCE, KINDS, added, connected, new_namespace, said_of_the_server
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,14 +120,14 @@ async def test_a_database_that_is_not_there_is_told_at_once() -> None:
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(SettingsError, match=r"^store\.url .*\.$") as refused:
-        parse_address(url)
+        parse_server_url(url)
     assert "word" not in str(refused.value).replace("user and password percent-encoded", "").replace(
         "[user:password@]", ""
     )
 
 
 def test_an_address_never_shows_its_password() -> None:
-    address = parse_address("redis://user:secret@host:1/2")
+    address = parse_server_url("redis://user:secret@host:1/2")
 
     assert (address.user, address.password, address.database, str(address)) == ("user", "secret", 2, "host:1")
     assert "secret" not in repr(address)
@@ -161,7 +161,7 @@ def test_an_empty_namespace_is_refused() -> None:
 
 
 def test_without_the_driver_the_sentence_says_what_to_install() -> None:
-    program = "import sys; sys.modules['hiredis'] = None; import qo.store.redis.client"
+    program = "import sys; sys.modules['hiredis'] = None; import qo.store.redis.server.client"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent)
 
     assert "install qo[redis]" in ended.stderr.splitlines()[-1]

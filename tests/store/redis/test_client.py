@@ -7,14 +7,24 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from redis_calls import ADD_ONCE, ECHO, KINDS, added, connected, eventually, frozen, new_namespace, on_shared
-from servers import Kind, Server, shared_server
 
 from qo.errors import StoreUnavailable
-from qo.store.redis import client as client_module
-from qo.store.redis.client import Client
-from qo.store.redis.connection import BUFFER_BYTES, Connection, ServerRefused
-from qo.store.redis.functions import Function
+from qo.store.redis.server import pipeline
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.connection import BUFFER_BYTES, Connection, ServerRefused
+from qo.store.redis.server.functions import Function
+from tests.servers.redis import Kind, Server, shared_server
+from tests.store.redis.redis_calls import (
+    ADD_ONCE,
+    ECHO,
+    KINDS,
+    added,
+    connected,
+    eventually,
+    frozen,
+    new_namespace,
+    on_shared,
+)
 
 
 @pytest.fixture
@@ -55,10 +65,13 @@ async def test_answers_of_any_size_come_whole_and_in_order(size: int) -> None:
 async def test_an_error_of_a_function_is_its_own_callers_alone() -> None:
     refusing = Function.alone("return redis.error_reply('STALE nothing was changed')")
     async with on_shared("valkey") as client:
-        before, refused, after = await asyncio.gather(
+        answers = await asyncio.gather(
             client.run(ECHO, ["before"]), client.run(refusing, []), client.run(ECHO, ["after"]), return_exceptions=True
         )
 
+    before, refused, after = answers
+    assert isinstance(before, list)
+    assert isinstance(after, list)
     assert (before[1], after[1]) == (b"before", b"after")
     assert isinstance(refused, ServerRefused)
     assert (refused.code, str(refused)) == ("STALE", "STALE nothing was changed")
@@ -91,7 +104,7 @@ async def test_calls_made_while_others_are_in_flight_go_together(writes: list[by
         answers = await asyncio.gather(*(client.run(ECHO, [number]) for number in range(200)))
 
     assert [int(answer[1]) for answer in answers] == list(range(200))
-    assert len(writes) == client_module.BATCHES_IN_FLIGHT + 1
+    assert len(writes) == pipeline.BATCHES_IN_FLIGHT + 1
 
 
 async def test_full_buffers_on_both_sides_do_not_hold_each_other_up() -> None:
@@ -170,7 +183,8 @@ async def test_two_loops_in_two_threads_call_at_once_and_each_connection_ends_wi
         await asyncio.gather(*(client.run(ADD_ONCE, [f"{name}-{number}"]) for number in range(500)))
 
     async def connections() -> int:
-        return (await operator.command("CLIENT", "LIST")).decode().count("lib-name=qo")
+        listed: bytes = await operator.command("CLIENT", "LIST")
+        return listed.count(b"lib-name=qo")
 
     with Server("valkey") as server:
         async with connected(server.url) as client, connected(server.url) as operator:

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from namespaces_in_a_cluster import SOON_PROMOTED, Moving, namespace_on, replica_of
-from redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
-from servers import Cluster
+
+from tests.servers.redis import Cluster
+from tests.store.redis.namespaces_in_a_cluster import SOON_PROMOTED, Moving, namespace_on, replica_of
+from tests.store.redis.redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
 
 
 @pytest.fixture(scope="module", params=KINDS)

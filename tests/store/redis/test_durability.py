@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from redis_calls import KINDS, connected
-from servers import Cluster, Kind, Server
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.durability import describe, judge
+from qo.store.redis.server.durability import describe, judge
 from qo.store.redis.store import RedisStore
+from tests.servers.redis import Cluster, Kind, Server
+from tests.store.redis.redis_calls import KINDS, connected
 
 
 async def described(server: Server, *, accept_eviction: bool = False) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
-from harness import NOW, claim, numbered, standing, submit_all, succeed
-from redis_calls import KINDS, new_namespace
-from servers import Kind, shared_server
 
 from qo.job import Job
+from qo.store.paging import read_jobs
 from qo.store.redis import RedisStore
+from tests.conformance.suite.harness import NOW, at, claim, numbered, standing, submit_all, succeed
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, new_namespace
 
 ENDED = 1200
 """three looks of the server at rows"""
@@ -39,9 +40,9 @@ async def with_ended_jobs(store: RedisStore, name: str, count: int) -> None:
 
 
 CHANGES: dict[str, Callable[[RedisStore, str], Awaitable[object]]] = {
-    "a tier": lambda store, name: store.set_tier(name, standing("plain"), now=NOW),
-    "a priority": lambda store, name: store.set_priority(20, parent=name, now=NOW),
-    "the end": lambda store, name: store.cancel(parent=name, now=NOW),
+    "a tier": lambda store, name: at(store, NOW).set_tier(name, standing("plain")),
+    "a priority": lambda store, name: at(store, NOW).set_priority(20, parent=name),
+    "the end": lambda store, name: at(store, NOW).cancel(parent=name),
 }
 
 
@@ -70,7 +71,7 @@ async def test_a_page_of_jobs_is_read_without_the_others(kind: Kind, of: str, ne
     pages: list[tuple[Job, ...]] = []
 
     async def read(name: str) -> None:
-        pages.append(await store.jobs(**{of: name}, limit=7, newest_first=newest_first))
+        pages.append((await store.jobs(**{of: name}, limit=7, newest_first=newest_first)).jobs)
 
     few, many = await looks_at_rows(store, read("few")), await looks_at_rows(store, read("many"))
 
@@ -84,9 +85,9 @@ async def test_a_page_of_jobs_is_read_without_the_others(kind: Kind, of: str, ne
 async def test_a_search_that_passes_over_many_finds_what_is_behind_them(kind: Kind) -> None:
     store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace())
     await with_ended_jobs(store, "many", 2 * ENDED)
-    await store.cancel(job_id="many-00002", now=NOW)
+    await at(store, NOW).cancel(job_id="many-00002")
 
-    found = await store.jobs(user="many", status="cancelled")
+    found = await read_jobs(store, user="many", status="cancelled", limit=100)
 
     assert [job.id for job in found] == ["many-00002"]
     await store.close()

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_calls import KINDS, on_shared
-from servers import Kind
 
-from qo.store.redis import functions
+from qo.store.redis.server import functions
+from tests.servers.redis import Kind
+from tests.store.redis.redis_calls import KINDS, on_shared
 
 STEP = "-- exports begin\nlocal function begin(keys, argv, operation)\n  return operation(argv)\nend\n"
 
@@ -22,6 +22,7 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
     """Puts files into a package of the test's own, from which the library is then made."""
     package = tmp_path / f"functions_{tmp_path.name}"  # of its own name: Python keeps packages it has seen
     (package / "lib").mkdir(parents=True)
+    (package / "operations").mkdir()
     (package / "__init__.py").touch()
     (package / "lib" / "step.lua").write_text(STEP)
     monkeypatch.syspath_prepend(tmp_path)
@@ -31,8 +32,11 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Put]:
         functions.library.cache_clear()
         functions.function.cache_clear()
 
+    def put_file(name: str, text: str) -> None:
+        (package / name).write_text(text)
+
     forget()
-    yield lambda name, text: (package / name).write_text(text) and None
+    yield put_file
     forget()
 
 
@@ -45,8 +49,8 @@ async def answer(kind: Kind, operation: str, *arguments: str) -> Any:
 async def test_a_file_knows_what_it_includes_by_what_that_exports(put: Put, kind: Kind) -> None:
     put("lib/a.lua", "-- include lib/step.lua\n-- exports a, TWO\nlocal a, TWO = {}, 2\nfunction a.one() return 1 end")
     put("lib/b.lua", "-- include lib/a.lua\n-- exports b\nlocal function b() return a.one() + TWO end\n")
-    put("add.lua", "-- include lib/b.lua\n-- include lib/a.lua\nreturn {a.one(), b(), arguments[1]}\n")
-    put("other.lua", "-- include lib/b.lua\nreturn b()\n")
+    put("operations/add.lua", "-- include lib/b.lua\n-- include lib/a.lua\nreturn {a.one(), b(), arguments[1]}\n")
+    put("operations/other.lua", "-- include lib/b.lua\nreturn b()\n")
 
     assert await answer(kind, "add", "x") == [1, 3, b"x"]
     assert await answer(kind, "other") == 3
@@ -54,20 +58,20 @@ async def test_a_file_knows_what_it_includes_by_what_that_exports(put: Put, kind
 
 def test_what_a_file_does_not_export_is_its_own(put: Put) -> None:
     put("lib/a.lua", "-- include lib/step.lua\n-- exports a\nlocal hidden = 1\nlocal a = hidden\n")
-    put("add.lua", "-- include lib/a.lua\nreturn hidden\n")
+    put("operations/add.lua", "-- include lib/a.lua\nreturn hidden\n")
 
     assert "exported.hidden" not in functions.library().text
 
 
 async def test_flags_say_in_which_states_of_the_server_a_function_runs(put: Put) -> None:
-    put("add.lua", "-- flags no-writes, allow-stale\n-- include lib/step.lua\nreturn 1\n")
+    put("operations/add.lua", "-- flags no-writes, allow-stale\n-- include lib/step.lua\nreturn 1\n")
 
     assert "flags = { 'no-writes', 'allow-stale' }" in functions.library().text
     assert await answer("valkey", "add") == 1
 
 
 def test_comments_and_blank_lines_are_left_out(put: Put) -> None:
-    put("add.lua", "-- add: numbers.\n--\n-- include lib/step.lua\n\n  -- why\nreturn 1 -- one\n")
+    put("operations/add.lua", "-- add: numbers.\n--\n-- include lib/step.lua\n\n  -- why\nreturn 1 -- one\n")
 
     text = functions.library().text
     assert "why" not in text
@@ -79,16 +83,16 @@ def test_each_file_is_put_in_once(put: Put) -> None:
     put("lib/a.lua", "-- include lib/step.lua\n-- include lib/b.lua\n-- exports a\nlocal a = 'a once'\n")
     put("lib/b.lua", "-- include lib/a.lua\n-- exports b\nlocal b = 'b once'\n")
     for operation in ("one", "two"):
-        put(f"{operation}.lua", "-- include lib/a.lua\n-- include lib/b.lua\nreturn a\n")
+        put(f"operations/{operation}.lua", "-- include lib/a.lua\n-- include lib/b.lua\nreturn a\n")
 
     text = functions.library().text
     assert (text.count("'a once'"), text.count("'b once'")) == (1, 1)
 
 
 def test_a_missing_file_is_named_with_who_wants_it(put: Put) -> None:
-    put("claim.lua", "-- include lib/gruops.lua\n")
+    put("operations/claim.lua", "-- include lib/gruops.lua\n")
 
-    with pytest.raises(AssertionError, match=r"claim\.lua wants lib/gruops\.lua, which is not in"):
+    with pytest.raises(AssertionError, match=r"operations/claim\.lua wants lib/gruops\.lua, which is not in"):
         functions.library()
     with pytest.raises(AssertionError, match=r"no operation 'clami'"):
         functions.function("clami")
@@ -104,19 +108,19 @@ def test_a_missing_file_is_named_with_who_wants_it(put: Put) -> None:
 def test_an_included_file_exports_something_of_its_own(put: Put, text: str, said: str) -> None:
     put("lib/a.lua", "-- include lib/step.lua\n-- exports a\nlocal a = 1\n")
     put("lib/b.lua", text)
-    put("claim.lua", "-- include lib/a.lua\n-- include lib/b.lua\nreturn 1\n")
+    put("operations/claim.lua", "-- include lib/a.lua\n-- include lib/b.lua\nreturn 1\n")
 
     with pytest.raises(AssertionError, match=said):
         functions.library()
 
 
 def test_a_library_is_named_by_its_content_and_made_once(put: Put) -> None:
-    put("add.lua", "-- include lib/step.lua\nreturn 1\n")
+    put("operations/add.lua", "-- include lib/step.lua\nreturn 1\n")
     first = functions.library()
     assert functions.library() is first
 
     functions.library.cache_clear()
-    put("add.lua", "-- include lib/step.lua\nreturn 2\n")
+    put("operations/add.lua", "-- include lib/step.lua\nreturn 2\n")
     assert functions.library().name != first.name
 
 

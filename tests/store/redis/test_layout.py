@@ -9,13 +9,19 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from harness import (
+from redis import Redis
+
+from qo.store.redis import RedisStore
+from qo.store.redis.server.address import parse_server_url
+from qo.values import Average, Keep, Limit, Source, TaskOptions, UpkeepRules
+from tests.conformance.suite.harness import (
     BROKEN,
     DAY,
     HOUR,
     NOW,
     acquire,
     ask_to_confirm,
+    at,
     catch_up,
     claim,
     fail,
@@ -30,15 +36,10 @@ from harness import (
     submit_all,
     succeed,
 )
-from redis import Redis
-from redis_calls import KINDS, eventually
-from servers import Kind, Server
+from tests.servers.redis import Kind, Server
+from tests.store.redis.redis_calls import KINDS, eventually
 
-from qo.store.redis import RedisStore
-from qo.store.redis.address import parse_address
-from qo.store.values import Average, Limit, Source, TaskOptions
-
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "src/qo/store/redis"
 PAGE = (ROOT / "docs/stores.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (hash|list|set|sorted set|stream|string) \| .* \| (.*) \|$", re.MULTILINE)
@@ -83,13 +84,18 @@ def test_the_page_lists_the_keys_that_scripts_name_and_no_others() -> None:
     assert listed().keys() | channels == keys_in_scripts() | {"schema"}  # the only key that no script names
 
 
+def script(name: str) -> str:
+    """The text of an operation, or of `lib/…`; nothing where there is no such file."""
+    file = SCRIPTS / (f"{name}.lua" if name.startswith("lib/") else f"operations/{name}.lua")
+    return file.read_text() if file.exists() else ""
+
+
 def test_the_page_names_files_in_which_the_key_is_used() -> None:
     wrong = [
         f"{family} in {file}"
         for family, about in listed().items()
         for file in about.files
-        if family != "schema"
-        and (not (SCRIPTS / f"{file}.lua").exists() or f"'{family}'" not in (SCRIPTS / f"{file}.lua").read_text())
+        if family != "schema" and f"'{family}'" not in script(file)
     ]
 
     assert all(about.files for about in listed().values())
@@ -99,7 +105,7 @@ def test_the_page_names_files_in_which_the_key_is_used() -> None:
 def test_the_urls_of_the_page_can_be_used() -> None:
     urls = re.findall(r"^\| `((?:rediss?|unix)://[^`]+)` \|", PAGE, re.MULTILINE)
 
-    addresses = [parse_address(url.partition("?ssl_ca_certs=")[0]) for url in urls]
+    addresses = [parse_server_url(url.partition("?ssl_ca_certs=")[0]) for url in urls]
 
     assert {address.port for address in addresses} == {6379, 6380, 7000}
     assert {address.password for address in addresses} == {None, "p@ss"}
@@ -127,7 +133,7 @@ async def line_and_limits(store: RedisStore) -> None:
     await limit(store, "gpu", 1, by="ada")
     await submit_all(store, ["g1", "g2", "g3"], groups=("gpu",))
     await submit_all(store, ["a", "b", "c"])
-    await store.move("g3", before="g2", by="ada", now=NOW)
+    await at(store, NOW).move("g3", before="g2", by="ada")
     leases = {lease.job.id: lease for lease in await claim(store, places=20)}
     await submit(store, "closing")
     (closing,) = await claim(store)
@@ -154,7 +160,7 @@ async def people_and_time(store: RedisStore) -> None:
     await succeed(store, first)
     asking = await start(store, "asking")
     await ask_to_confirm(store, asking)
-    await store.set_tier("ben", standing("cto_scale"), by="ada", now=NOW)
+    await at(store, NOW).set_tier("ben", standing("cto_scale"), by="ada")
     own = Limit(group="own", slots=1, source=Source.SUBMIT)
     await submit(store, "own", groups=("own",), limits=(own,))
 
@@ -168,17 +174,17 @@ async def callers(store: RedisStore) -> None:
 
 async def what_is_counted(store: RedisStore) -> None:
     await store.observe([(Average(name="seconds", first=1.0, weight=0.5), 2.0)])
-    await store.record_estimate_errors("work", [0.5])
+    await store.observe(errors={"work": [0.5]})
     await store.put_record("session", {"a": 1}, version=0)
 
 
 async def retention(store: RedisStore) -> None:
     later = NOW + 2 * DAY
-    await store.take_reminders(ages_ms=[HOUR], now=later)
-    await store.fail_unconfirmed(after_ms=DAY, error=BROKEN, now=later)
+    await at(store, later).upkeep(UpkeepRules(reminder_ages_ms=(HOUR,)))
+    await at(store, later).upkeep(UpkeepRules(unconfirmed_after_ms=DAY, unconfirmed_error=BROKEN))
     await catch_up(store, now=later)
-    await store.age(period_ms=HOUR, now=later)
-    while (await store.forget(keep_ms=HOUR, keep_jobs=10, keep_events=10, keep_audit=2, now=later)).more:
+    await at(store, later).upkeep(UpkeepRules(aging_period_ms=HOUR))
+    while (await at(store, later).upkeep(UpkeepRules(keep=Keep(ms=HOUR, jobs=10, events=10, audit=2)))).more:
         pass
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import pytest
-from harness import LEASE, NOW, claim, numbered, submit_all
-from redis_calls import KINDS, new_namespace
-from redis_snapshot import snapshot
-from servers import Kind, shared_server
 
 from qo.job import State
+from qo.store.paging import read_jobs
 from qo.store.redis import RedisStore
-from qo.store.values import Bounds, Outcome, Submission, Ticket
+from qo.values import Bounds, Outcome, Submission, Ticket
+from tests.conformance.suite.harness import LEASE, NOW, at, claim, numbered, submit_all
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, new_namespace
+from tests.store.redis.snapshot import snapshot
+
+Read = TypeVar("Read")
 
 LONG = 4500
 """each names two groups and more; Lua's stack holds 8,000"""
@@ -28,8 +31,8 @@ async def test_a_long_list_of_callers_comes_in_and_leaves(kind: Kind) -> None:
         for number in range(LONG)
     ]
 
-    grants = await store.acquire(tickets, now=NOW)
-    left = await store.release([(grant.holder, grant.token) for grant in grants], now=NOW)
+    grants = await at(store, NOW).acquire(tickets)
+    left = await at(store, NOW).release([(grant.holder, grant.token) for grant in grants])
 
     assert all(grant.token is not None for grant in grants)
     assert left == [True] * LONG
@@ -44,9 +47,9 @@ async def test_a_long_list_of_jobs_is_submitted(kind: Kind) -> None:
         Submission(id=f"{number}", task="work", user=f"u{number}", groups=(f"own-{number}",)) for number in range(LONG)
     ]
 
-    await store.submit(submissions, now=NOW)
+    await at(store, NOW).submit(submissions)
 
-    assert await store.waiting_count() == LONG
+    assert (await store.line(limit=0)).queued == LONG
     await snapshot(store)
     await store.close()
 
@@ -54,7 +57,7 @@ async def test_a_long_list_of_jobs_is_submitted(kind: Kind) -> None:
 # --- what is read in parts ----------------------------------------------------------------------------------------
 
 
-async def calls(store: RedisStore, read: Awaitable[Sequence[Any]]) -> tuple[int, Sequence[Any]]:
+async def calls(store: RedisStore, read: Awaitable[Read]) -> tuple[int, Read]:
     """How many functions the server ran for it, and what it answered."""
     before = await _functions_run(store)
     answer = await read
@@ -81,9 +84,9 @@ async def test_jobs_with_large_results_are_read_in_parts(kind: Kind) -> None:
     parts, jobs = await calls(store, store.jobs())
     one_part, page = await calls(store, store.jobs(limit=3))
 
-    assert [job.id for job in jobs] == ["waits", *ids]
-    assert [job.result for job in jobs[1:]] == ["x" * 998] * 7
-    assert [job.id for job in page] == ["waits", *ids[:2]]
+    assert [job.id for job in jobs.jobs] == ["waits", *ids]
+    assert [job.result for job in jobs.jobs[1:]] == ["x" * 998] * 7
+    assert [job.id for job in page.jobs] == ["waits", *ids[:2]]
     assert (parts, one_part) == (3, 1)
     await store.close()
 
@@ -97,9 +100,9 @@ async def test_a_line_of_jobs_with_many_groups_is_read_in_parts(kind: Kind) -> N
     parts, line = await calls(store, store.line(limit=1000))
     one_part, page = await calls(store, store.line(limit=400))
 
-    assert [each.id for each in line] == ids
-    assert [each.id for each in page] == ids[:400]
-    assert line[-1].groups == ("global", "work", "priority:50", *groups)
+    assert [each.id for each in line.jobs] == ids
+    assert [each.id for each in page.jobs] == ids[:400]
+    assert line.jobs[-1].groups == ("global", "work", "priority:50", *groups)
     assert (parts, one_part) == (2, 1)
     await store.close()
 
@@ -111,8 +114,8 @@ async def test_a_search_reads_fewer_jobs_at_a_time_where_they_have_many_groups(k
     await submit_all(store, ids, groups=groups)
     await submit_all(store, ["last"], user="u")
 
-    parts, found = await calls(store, store.jobs(task="nobody's"))
-    in_parts, all_found = await calls(store, store.jobs(limit=501))
+    parts, found = await calls(store, read_jobs(store, task="nobody's", limit=100))
+    in_parts, all_found = await calls(store, read_jobs(store, limit=501))
 
     assert (list(found), [job.id for job in all_found]) == ([], [*ids, "last"])
     assert parts > 1

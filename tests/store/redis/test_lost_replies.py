@@ -11,19 +11,19 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-import harness
 import pytest
-from losing_replies import losing_replies
-from lost_reply_cases import CASES, PORTIONS, UPKEEP
 from msgspec.structs import replace
-from redis_calls import new_namespace
-from redis_snapshot import snapshot
-from servers import Kind, shared_server
-from side_by_side import differences_between
-from test_sqlite_kill import KINDS as KINDS_OF_WRITING
 
 from qo.store.redis.store import RedisStore
-from qo.store.values import Accepted, Bounds
+from qo.values import Accepted, Bounds
+from tests.conformance.machine.side_by_side import differences_between
+from tests.conformance.suite import harness
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.losing_replies import losing_replies
+from tests.store.redis.lost_reply_cases import CASES, PORTIONS, UPKEEP
+from tests.store.redis.redis_calls import new_namespace
+from tests.store.redis.snapshot import snapshot
+from tests.store.sqlite.test_kill import KINDS as KINDS_OF_WRITING
 
 # --- what a loss may be noticed by ------------------------------------------------------------------------------
 
@@ -91,7 +91,7 @@ async def play(name: str, kind: Kind, *, losses: int) -> Played:
             asked = await anext(played)
             proxy.lose(times=losses, meanwhile=lambda: anext(played, None))
 
-            answer = await getattr(store, asked.operation)(*asked.args, **asked.kwargs)
+            answer = await asked.on(store)
 
             lost = [reply.removeprefix(b"+PONG\r\n")[:1] for reply in proxy.lost]
             assert lost == [b"*"] * losses, "each time the server had done it"
@@ -99,8 +99,8 @@ async def play(name: str, kind: Kind, *, losses: int) -> Played:
             return {
                 "answer": answer,
                 "state": await snapshot(others),
-                "records": dict(await others.records("")),
-                "estimate errors": await others.estimate_errors("work"),
+                "records": dict(await others.records(prefix="")),
+                "estimate errors": (await others.observed(tasks=["work"])).errors["work"],
             }
         finally:
             await store.close()

@@ -11,15 +11,12 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 
 import pytest
-from harness import LEASE, fresh_id
-from redis_calls import KINDS, new_namespace
-from servers import Kind, shared_server
 
 from qo.job import State
 from qo.policy.groups import MOST_GROUPS
 from qo.store.redis import RedisStore, calling
-from qo.store.redis.functions import Function, Library, library
-from qo.store.values import (
+from qo.store.redis.server.functions import Function, Library, library
+from qo.values import (
     Bounds,
     Claimed,
     Lease,
@@ -33,6 +30,9 @@ from qo.store.values import (
     TaskOptions,
     Ticket,
 )
+from tests.conformance.suite.harness import LEASE, fresh_id
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, new_namespace
 
 LOOP = re.compile(r"^\s*(for|while) .* do$", re.MULTILINE)
 ASK_FOR_ROUNDS = """

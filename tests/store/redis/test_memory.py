@@ -7,22 +7,18 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from invariants import broken_invariants
 from redis import Redis
-from redis_calls import KINDS
-from redis_snapshot import snapshot
-from servers import Kind, Server
 
 import qo
 from qo.errors import StoreUnavailable
 from qo.job import Progress, State
 from qo.store.redis.store import RedisStore
-from qo.store.values import (
+from qo.values import (
     Accepted,
     Advance,
+    Keep,
     Limit,
     Outcome,
-    Portion,
     Registration,
     Renewal,
     Source,
@@ -30,7 +26,15 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    Unlimited,
+    UpkeepDone,
+    UpkeepRules,
 )
+from tests.conformance.invariants import broken_invariants
+from tests.conformance.suite.harness import at
+from tests.servers.redis import Kind, Server
+from tests.store.redis.redis_calls import KINDS
+from tests.store.redis.snapshot import snapshot
 
 MEMORY = "maxmemory 8mb"
 PAYLOAD = b'"%s"' % (b"x" * 50_000)
@@ -85,10 +89,10 @@ async def claim(store: RedisStore, *, places: int, claim_id: str) -> Any:
 
 async def forget_all_that_ended(store: RedisStore) -> list[str]:
     forgotten: list[str] = []
-    portion = Portion(ids=(), more=True)
-    while portion.more:
-        portion = await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0)
-        forgotten += portion.ids
+    done = UpkeepDone(more=True)
+    while done.more:
+        done = await store.upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))
+        forgotten += done.forgotten
     return forgotten
 
 
@@ -104,7 +108,7 @@ async def test_a_full_server_refuses_a_submit_in_one_sentence_and_nothing_is_hal
             "raise its maxmemory or let jobs end and be forgotten."
         )
         assert await snapshot(store) == before
-        assert await store.waiting_count() == len(ids) > ENDED
+        assert (await store.line(limit=0)).queued == len(ids) > ENDED
         with pytest.raises(qo.JobNotFound):
             await store.job("one more")
 
@@ -142,7 +146,7 @@ async def test_on_a_full_server_jobs_start_are_kept_end_and_are_forgotten_and_th
         assert [done.state, failed.state, cancelled.state] == [State.SUCCEEDED, State.FAILED, State.CANCELLED]
         assert sorted(forgotten) == sorted(ids[:ENDED])
         assert isinstance(again, Accepted)
-        assert await store.waiting_count() == len(ids) - ENDED + 1
+        assert (await store.line(limit=0)).queued == len(ids) - ENDED + 1
         assert broken_invariants(await snapshot(store)) == []
 
 
@@ -157,7 +161,7 @@ async def test_on_a_full_server_slots_are_given_back_and_go_to_those_that_wait(k
         released = await store.release([("a", None)])
 
         assert released == [True]
-        assert [slot.holder for slot in (await store.group("gpu")).slots] == ["b"]
+        assert [slot.holder for slot in (await store.groups(["gpu"]))[0].slots] == ["b"]
         assert broken_invariants(await snapshot(store)) == []
 
 
@@ -165,8 +169,8 @@ async def test_on_a_full_server_slots_are_given_back_and_go_to_those_that_wait(k
 async def test_on_a_full_server_leases_of_the_dead_end(kind: Kind) -> None:
     async with full_store(kind) as (store, ids, _):
         (lease,) = (await claim(store, places=1, claim_id="of a worker that dies")).leases
-        for at in range(lease.expires_at_ms - LEASE_MS, lease.expires_at_ms + 2 * LEASE_MS, LEASE_MS // 4):
-            await store.catch_up(now=at)
+        for now in range(lease.expires_at_ms - LEASE_MS, lease.expires_at_ms + 2 * LEASE_MS, LEASE_MS // 4):
+            await at(store, now).catch_up()
 
         assert lease.job_id == ids[0]
         assert await store.leases() == ()
@@ -185,7 +189,7 @@ async def test_on_a_full_server_people_and_workers_can_still_change_what_is_ther
         await store.finish(
             [Outcome(**asking, state=State.CONFIRMING), Outcome(**failing, state=State.FAILED, error=error)]
         )
-        reminders = await store.take_reminders(ages_ms=[0])
+        reminders = (await store.upkeep(UpkeepRules(reminder_ages_ms=(0,)))).reminders
         confirmed = await store.confirm(asking["job_id"])
         retried = await store.retry(failing["job_id"])
         (moved_up,) = await store.set_priority(10, job_id=ids[4])
@@ -193,11 +197,11 @@ async def test_on_a_full_server_people_and_workers_can_still_change_what_is_ther
         await store.set_limits([Limit(group="ports", slots=1, source=Source.OPERATOR)])
         await store.set_paused("build", True)
         await store.set_paused("build", False)
-        await store.remove_limit("ports")
+        await store.set_limits([Unlimited(group="ports")])
         await store.set_tier("ada", Standing(tier="partner", boost=1))
         await store.register(Registration(name="worker-1", tasks=(TaskOptions(name="build"),), places=1))
-        await store.age(period_ms=1)
-        await store.fail_unconfirmed(after_ms=1, error=error)
+        await store.upkeep(UpkeepRules(aging_period_ms=1))
+        await store.upkeep(UpkeepRules(unconfirmed_after_ms=1, unconfirmed_error=error))
         await store.revoke("ports", 0, force=True)
 
         assert [reminder.job_id for reminder in reminders] == [asking["job_id"]]

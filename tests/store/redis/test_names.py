@@ -9,28 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
-from harness import NOW, acquire, claim, limit, register, standing, submit
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from redis_calls import KINDS, eventually, new_namespace
-from redis_snapshot import snapshot
-from servers import Kind, shared_server
-from side_by_side import SideBySide, Step, call, call_async
-from stores import STORES
-from strategies import DAY_MS, LEASE_MS, START
 
 from qo.errors import InvalidValue
 from qo.job import JobError, Progress, State
-from qo.store.check_value import MAX_NAME_CHARACTERS, check_name, check_own_groups, check_task
-from qo.store.redis.client import prefix_of
+from qo.policy.checks import MAX_NAME_CHARACTERS, check_name, check_own_groups, check_task
+from qo.store.redis.server.address import prefix_of
 from qo.store.redis.store import RedisStore
-from qo.store.values import (
+from qo.values import (
     Advance,
     Average,
     Bounds,
+    Keep,
     Limit,
     Outcome,
     Record,
@@ -40,7 +35,16 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    Unlimited,
+    UpkeepRules,
 )
+from tests.conformance.machine.side_by_side import SideBySide, Step, call, call_async
+from tests.conformance.machine.strategies import DAY_MS, LEASE_MS, START
+from tests.conformance.suite.harness import NOW, acquire, at, claim, limit, register, standing, submit
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, eventually, new_namespace
+from tests.store.redis.snapshot import snapshot
+from tests.stores import STORES
 
 ON_SERVERS = {store.name: store for store in STORES if store.name in KINDS}
 
@@ -127,14 +131,17 @@ class NowAndThen(SideBySide):
     def do(self, operation: str, *args: Any, **kwargs: Any) -> Any:
         self.steps.append(Step(operation, args, kwargs))
         expected = call(self.model, operation, args, kwargs)
-        answer = self.runner.run(call_async(self.store, operation, args, kwargs))
+        answer = self.runner.run(call_async(self.store, Step(operation, args, kwargs)))
         self.compare(f"the answer of {operation}", expected, answer)
         return expected
 
     def compare_everything(self) -> None:
-        snapshot = self.runner.run(self.under_test.snapshot(self.store))
+        snapshot = self.runner.run(self.read_everything())
         for section, rows in self.model.snapshot().items():
             self.compare(section, rows, snapshot[section])
+
+    async def read_everything(self) -> dict[str, Any]:
+        return await self.under_test.snapshot(self.store)
 
 
 def live_through(kind: Kind, names: Names) -> None:
@@ -194,7 +201,7 @@ def callers_hold(both: SideBySide, names: Names) -> None:
     for holder in names.holders:
         ticket = Ticket(holder=holder, groups=names.groups, lease_ms=LEASE_MS, worker=names.workers[0])
         both.do("acquire", [ticket], now=START + 1)
-    both.do("group", names.groups[0])
+    both.do("groups", [names.groups[0]])
     both.do("release", [(names.holders[0], None)], now=START + 1)
     both.do("renew", [], worker=names.workers[0], tickets=[names.holders[1]], now=START + 2)
     both.do("revoke", names.groups[0], 0, force=True, by=names.others[0], now=START + 2)
@@ -205,7 +212,7 @@ def people_change_things(both: SideBySide, names: Names) -> None:
     both.do("set_priority", 20, parent=names.parents[0], by=names.others[0], now=START + 2)
     both.do("move", names.ids[0], after=names.ids[1], by=names.others[0], now=START + 2)
     both.do("cancel", parent=names.parents[0], by=names.others[0], now=START + 2)
-    both.do("remove_limit", names.groups[0], by=names.others[0], now=START + 2)
+    both.do("set_limits", [Unlimited(group=names.groups[0])], by=names.others[0], now=START + 2)
     both.do("audit", subject=names.ids[0])
     both.do("usage", names.users[1], now=START)
 
@@ -213,13 +220,13 @@ def people_change_things(both: SideBySide, names: Names) -> None:
 def figures_and_records(both: SideBySide, names: Names) -> None:
     for number, name in enumerate(names.records):
         both.do("put_record", name, {"number": number}, version=0)
-    both.do("records", names.records[0])
-    both.do("records", names.records[0][:1])
-    both.do("record", names.records[1])
+    both.do("records", prefix=names.records[0])
+    both.do("records", prefix=names.records[0][:1])
+    both.do("records", names.records[1])
     both.do("observe", [(Average(name=name, first=1.0, weight=0.5), 2.0) for name in names.others])
     for number, task in enumerate(names.tasks):
-        both.do("record_estimate_errors", task, [number + 0.5], keep=3)
-    both.do("estimate_errors", names.tasks[0])
+        both.do("observe", errors={task: [number + 0.5]}, keep_errors=3)
+    both.do("observed", tasks=[names.tasks[0]])
 
 
 def everything_goes(both: SideBySide, names: Names) -> None:
@@ -230,7 +237,7 @@ def everything_goes(both: SideBySide, names: Names) -> None:
         for one in claimed.leases
     ]
     both.do("finish", outcomes, now=START + 3)
-    both.do("forget", keep_ms=0, keep_jobs=0, keep_events=3, keep_audit=2, now=START + 4)
+    both.do("upkeep", UpkeepRules(keep=Keep(ms=0, jobs=0, events=3, audit=2)), now=START + 4)
     both.do("catch_up", now=START + 2 * DAY_MS)
 
 
@@ -298,21 +305,21 @@ async def test_namespaces_of_similar_names_share_nothing(one: str, shape: str) -
         assert (set(whole["jobs"]), set(others_whole["jobs"])) == ({"a", "a2"}, {"b", "b2"})
 
         await claim(store, places=9, tasks=["work-a", "work-b"])
-        await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=NOW + DAY_MS)
+        await at(store, NOW + DAY_MS).upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))
         assert await snapshot(other) == others_whole
-        assert await other.record("a") == Record()
+        assert (await other.records("a")).get("a", Record()) == Record()
 
         await remove(store)
-        assert await store.jobs() == ()
+        assert (await store.jobs()).jobs == ()
         assert await snapshot(other) == others_whole
 
 
 async def fill_with_jobs(store: RedisStore, name: str) -> None:
     await limit(store, "gpu", 1)
     await register(store, name, f"work-{name}")
-    alike = {"task": f"work-{name}", "user": "u", "parent": "p"}
-    await submit(store, name, **alike, standing=standing(daily_quota=1), groups=("gpu",))
-    await submit(store, f"{name}2", **alike)
+    submit_alike = partial(submit, store, task=f"work-{name}", user="u", parent="p")
+    await submit_alike(name, standing=standing(daily_quota=1), groups=("gpu",))
+    await submit_alike(f"{name}2")
 
 
 async def fill_with_callers(store: RedisStore, name: str) -> None:
@@ -322,7 +329,7 @@ async def fill_with_callers(store: RedisStore, name: str) -> None:
 
 async def fill_with_the_rest(store: RedisStore, name: str) -> None:
     assert await store.put_record(name, name, version=0)
-    await store.set_paused(name, True, now=NOW)
+    await at(store, NOW).set_paused(name, True)
     await store.observe([(Average(name=name, first=1.0, weight=0.5), 2.0)])
 
 

@@ -9,16 +9,26 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from harness import LEASE, acquire, limit, start, submission, submit, submit_all, submit_list, succeed
-from redis_calls import KINDS, eventually, new_namespace
-from redis_snapshot import snapshot
-from servers import Kind, shared_server
 
 from qo.event import GRANTED
 from qo.job import State
-from qo.store.check_value import MAX_TIME_MS
+from qo.policy.checks import MAX_TIME_MS
 from qo.store.redis import RedisStore
-from qo.store.values import Advance, Bounds, Claimed, Offer, Outcome, Registration, Standing, TaskOptions
+from qo.values import Advance, Bounds, Claimed, Keep, Offer, Outcome, Registration, Standing, TaskOptions, UpkeepRules
+from tests.conformance.suite.harness import (
+    LEASE,
+    acquire,
+    limit,
+    start,
+    submission,
+    submit,
+    submit_all,
+    submit_list,
+    succeed,
+)
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, eventually, new_namespace
+from tests.store.redis.snapshot import snapshot
 
 LONG_SECONDS = 30.0
 
@@ -69,7 +79,7 @@ async def look(store: RedisStore, worker: str, claim_id: str) -> Claimed:
 
 async def test_an_offer_gets_the_job_as_a_claim_would(store: RedisStore) -> None:
     async with offering(store) as waiting:
-        before = await store.newest_event()
+        before = (await store.events(None)).cursor
         await submit(store, "a", payload=b'{"n":1}', now=None)
         (lease,) = (await waiting).leases
 
@@ -202,7 +212,7 @@ async def test_a_job_that_entered_the_line_again_in_the_step_that_claims_it_leav
         await submit_list(store, [first, second], now=None)  # the tier that comes with b holds for a as well
 
         assert jobs_of(await waiting) == ["a"]
-    assert await store.line(limit=1) == ()
+    assert (await store.line(limit=1)).jobs == ()
 
 
 async def test_to_start_a_job_costs_the_same_however_many_tasks_its_worker_takes(store: RedisStore) -> None:
@@ -288,7 +298,7 @@ async def test_who_leaves_under_a_name_that_another_has_taken_does_not_end_that_
 
 
 async def nothing_left(store: RedisStore) -> bool:
-    await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0)
+    await store.upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))
     return not await idle_for_work(store)
 
 
@@ -304,12 +314,12 @@ async def test_no_limit_is_exceeded_by_offers(store: RedisStore) -> None:
         (lease,) = (await first).leases
         assert lease.slots == {"gpu": 0}
         assert not second.done()
-        assert (await store.group("gpu")).active == 1
+        assert (await store.groups(["gpu"]))[0].active == 1
 
         await succeed(store, lease, now=None)
 
         assert jobs_of(await second) == ["b"]
-        assert (await store.group("gpu")).active == 1
+        assert (await store.groups(["gpu"]))[0].active == 1
 
 
 async def test_a_caller_who_waits_before_the_job_gets_the_slot_and_not_the_offer(store: RedisStore) -> None:

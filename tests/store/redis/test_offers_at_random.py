@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from invariants import broken_invariants, over_capacity
-from redis_calls import KINDS, eventually, new_namespace
-from redis_snapshot import snapshot
-from servers import Kind, shared_server
-from strategies import (
+
+from qo.errors import InvalidTransition
+from qo.job import State
+from qo.store.redis import RedisStore
+from qo.values import Bounds, Lease, Offer, Outcome, Registration, TaskOptions, Unlimited, UpkeepRules
+from tests.conformance.invariants import broken_invariants, over_capacity
+from tests.conformance.machine.strategies import (
     LEASE_MS,
     PRIORITIES,
     TASKS,
@@ -28,11 +31,9 @@ from strategies import (
     tickets,
     tiered_submissions,
 )
-
-from qo.errors import InvalidTransition
-from qo.job import State
-from qo.store.redis import RedisStore
-from qo.store.values import Bounds, Lease, Offer, Outcome, Registration, TaskOptions
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, eventually, new_namespace
+from tests.store.redis.snapshot import snapshot
 
 OFFERING = ("w1", "w2")
 STEPS = 12
@@ -64,7 +65,7 @@ class Scene:
                 offer = Offer(lease_ms=LEASE_MS, claim_id=f"offer-{self.offers}")
                 wait = self.store.wait_for_work(worker=worker, tasks=TASKS, timeout_seconds=LONG_SECONDS, offer=offer)
                 task = self.waiting[worker] = asyncio.create_task(wait)
-                await eventually(lambda worker=worker, task=task: task.done() or self.is_idle(worker))
+                await eventually(partial(self.has_ended_or_is_idle, worker))
                 if task.done():
                     del self.waiting[worker]
                     claimed = await self.store.claim(
@@ -73,6 +74,9 @@ class Scene:
                     self.held += claimed.leases
                     if not claimed.leases and not claimed.more:
                         return  # what there is cannot be claimed, and so it is until something else happens
+
+    async def has_ended_or_is_idle(self, worker: str) -> bool:
+        return self.waiting[worker].done() or await self.is_idle(worker)
 
     async def is_idle(self, worker: str) -> bool:
         return bool(await self.store.client.command("HEXISTS", f"{self.store.client.prefix}idle_workers", worker))
@@ -104,13 +108,13 @@ class Scene:
         draw, store = self.draw, self.store
         return [
             lambda: store.set_limits([draw(limits)]),
-            lambda: store.remove_limit(draw(groups)),
+            lambda: store.set_limits([Unlimited(group=draw(groups))]),
             lambda: store.set_paused(draw(groups), draw(st.booleans())),
             lambda: store.set_tier(draw(st.sampled_from(USERS)), draw(standings)),
             lambda: store.acquire([draw(tickets())]),
             lambda: store.release([(draw(tickets()).holder, None)]),
             lambda: store.catch_up(),
-            lambda: store.age(period_ms=1),
+            lambda: store.upkeep(UpkeepRules(aging_period_ms=1)),
             self.set_priority,
             self.cancel,
         ]
@@ -130,11 +134,14 @@ class Scene:
         )
 
     async def set_priority(self) -> None:
-        for job_id in [job.id for job in await self.store.line(limit=1)]:
+        for job_id in [job.id for job in (await self.store.line(limit=1)).jobs]:
             await self.store.set_priority(self.draw(st.sampled_from(PRIORITIES)), job_id=job_id)
 
     async def cancel(self) -> None:
-        for job_id in [*(job.id for job in await self.store.line(limit=1)), *(lease.job.id for lease in self.held)][:1]:
+        for job_id in [
+            *(job.id for job in (await self.store.line(limit=1)).jobs),
+            *(lease.job.id for lease in self.held),
+        ][:1]:
             try:
                 await self.store.cancel(job_id=job_id)
             except InvalidTransition:

@@ -10,7 +10,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from redis_calls import (
+
+from qo.errors import StoreUnavailable
+from qo.job import moment
+from qo.store.redis.server import nodes as nodes_module
+from qo.store.redis.server import pipeline
+from qo.store.redis.server.availability import pause_seconds
+from qo.store.redis.server.functions import Function
+from qo.store.redis.store import RedisStore
+from qo.values import Accepted, Submission
+from tests.servers.redis import Kind, Server
+from tests.store.redis.redis_calls import (
     ADD_ONCE,
     ADDING_ONCE,
     ECHO,
@@ -24,16 +34,6 @@ from redis_calls import (
     on_shared,
     said_of_the_server,
 )
-from servers import Kind, Server
-
-from qo.errors import StoreUnavailable
-from qo.job import moment
-from qo.store.redis import client as client_module
-from qo.store.redis import nodes as nodes_module
-from qo.store.redis.availability import pause_seconds
-from qo.store.redis.functions import Function
-from qo.store.redis.store import RedisStore
-from qo.store.values import Accepted, Submission
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -64,13 +64,15 @@ async def test_restarts_under_load_lose_nothing_and_double_nothing() -> None:
                     acknowledged.append(f"{name}-{number}")
                     number += 1
 
+            async def a_hundred_more() -> None:
+                before = len(acknowledged)
+                await eventually(lambda: len(acknowledged) > before + 100)
+
             submitting = [asyncio.ensure_future(submit_on(str(number))) for number in range(10)]
             for _ in range(3):
-                before = len(acknowledged)
-                await eventually(lambda before=before: len(acknowledged) > before + 100)
+                await a_hundred_more()
                 await asyncio.to_thread(server.restart)
-                before = len(acknowledged)
-                await eventually(lambda before=before: len(acknowledged) > before + 100)
+                await a_hundred_more()
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.start)
             stopped = True
@@ -163,7 +165,7 @@ async def test_a_silent_server_is_left_and_asked_again(
     with Server("valkey") as server:
         async with connected(server.url) as client:
             await client.run(ADD_ONCE, ["load"])
-            monkeypatch.setattr(client_module, "READ_SECONDS", 0.2)
+            monkeypatch.setattr(pipeline, "READ_SECONDS", 0.2)
             monkeypatch.setattr(nodes_module, "CONNECT_SECONDS", 0.2)
             with frozen(server):
                 calling = asyncio.ensure_future(client.run(ADD_ONCE, ["asked twice"]))

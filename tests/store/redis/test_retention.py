@@ -6,12 +6,12 @@ import secrets
 from typing import Any
 
 import pytest
-from servers import shared_server
 
 from qo.job import State
 from qo.store.redis import RedisStore
-from qo.store.values import (
+from qo.values import (
     Average,
+    Keep,
     Limit,
     Outcome,
     Registration,
@@ -20,7 +20,10 @@ from qo.store.values import (
     Submission,
     TaskOptions,
     Ticket,
+    UpkeepRules,
 )
+from tests.conformance.suite.harness import at
+from tests.servers.redis import shared_server
 
 NOON = 1_728_043_200_000
 DAY_MS = 86_400_000
@@ -31,7 +34,7 @@ task: its groups and its limit"""
 
 async def forget_all(store: RedisStore, now: int) -> None:
     for _ in range(1000):
-        if not (await store.forget(keep_ms=0, keep_jobs=0, keep_events=0, keep_audit=0, now=now)).more:
+        if not (await at(store, now).upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))).more:
             return
     raise AssertionError("forgetting did not come to an end")
 
@@ -39,7 +42,7 @@ async def forget_all(store: RedisStore, now: int) -> None:
 async def lead_a_life(store: RedisStore) -> None:
     """Jobs of many users, phases, delays, limits and callers; all of them end."""
     task = TaskOptions(name="work", groups=("shared",), limit=50)
-    await store.register(Registration(name="w", tasks=(task,), places=50, lifetime_ms=1), now=NOON)
+    await at(store, NOON).register(Registration(name="w", tasks=(task,), places=50, lifetime_ms=1))
     tier = Standing(tier="partner", boost=2, user_limit=3, project_limit=3, daily_quota=2)
     submissions = [
         Submission(
@@ -57,29 +60,29 @@ async def lead_a_life(store: RedisStore) -> None:
         )
         for number in range(120)
     ]
-    await store.submit(submissions, now=NOON)
-    await store.acquire([Ticket(holder="caller", groups=("own-1", "elsewhere"), lease_ms=10_000)], now=NOON)
-    await store.release([("caller", None)], now=NOON)
+    await at(store, NOON).submit(submissions)
+    await at(store, NOON).acquire([Ticket(holder="caller", groups=("own-1", "elsewhere"), lease_ms=10_000)])
+    await at(store, NOON).release([("caller", None)])
     average = Average(name="duration", first=1.0, weight=0.3)
     for day in range(40):
         now = NOON + day * DAY_MS
         while True:
-            claimed = await store.claim(
-                worker="w", tasks=["work"], places=50, lease_ms=300_000, claim_id=secrets.token_hex(4), now=now
+            claimed = await at(store, now).claim(
+                worker="w", tasks=["work"], places=50, lease_ms=300_000, claim_id=secrets.token_hex(4)
             )
             if not claimed.leases:
                 break
             outcomes: list[dict[str, Any]] = [
                 {"job_id": lease.job.id, "token": lease.token, "averages": (average,)} for lease in claimed.leases
             ]
-            await store.finish([Outcome(state=State.SUCCEEDED, result=b"1", **each) for each in outcomes], now=now)
+            await at(store, now).finish([Outcome(state=State.SUCCEEDED, result=b"1", **each) for each in outcomes])
 
 
 @pytest.mark.parametrize("kind", ["valkey", "redis"])
 async def test_a_namespace_whose_jobs_are_forgotten_is_empty(kind: Any) -> None:
     store = await RedisStore.open(shared_server(kind).url, namespace=f"life-{secrets.token_hex(6)}")
     await lead_a_life(store)
-    assert {job.state for job in await store.jobs(limit=1000)} == {State.SUCCEEDED}
+    assert {job.state for job in (await store.jobs(limit=1000)).jobs} == {State.SUCCEEDED}
     await forget_all(store, NOON + 60 * DAY_MS)
 
     keys = await store.client.command("KEYS", f"{store.client.prefix}*")

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 from redis import Redis
-from redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
-from servers import Kind
-from watched_servers import NAME, watched
 
 import qo
 from qo.errors import SettingsError, StoreUnavailable
-from qo.store.redis.client import Client
-from qo.store.redis.waking import Waking
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.waking import Waking
+from tests.servers.redis import Kind
+from tests.store.redis.redis_calls import ADD_ONCE, KINDS, added, connected, eventually, said_of_the_server
+from tests.store.redis.watched_servers import NAME, watched
 
 EXPECTED_SECONDS = 60
 """a net for what never happens"""

@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
 import pytest
-from harness import NOW, acquire, claim, limit, submit, ticket
 from redis import Redis
-from redis_calls import KINDS, new_namespace
-from servers import Kind, shared_server
 
 from qo.event import CANCEL_WANTED
 from qo.store.redis import RedisStore
 from qo.store.redis.store import NET_SECONDS
-from qo.store.values import Submission
+from qo.values import Submission
+from tests.conformance.suite.harness import NOW, acquire, at, claim, limit, submit, ticket
+from tests.servers.redis import Kind, shared_server
+from tests.store.redis.redis_calls import KINDS, new_namespace
 
 SEVERAL_PAGES = 2500
 """signals; a look at the feed brings 1,000 at most"""
@@ -57,10 +57,10 @@ async def test_a_freed_slot_is_told_to_the_one_who_gets_it_and_to_nobody_else(
 ) -> None:
     await limit(store, "gpu", 1)
     held = await acquire(store, "holds", "gpu", worker="w0")
-    await store.acquire([ticket(f"waits-{number}", "gpu", worker=f"w{number}") for number in (1, 2, 3)], now=NOW)
+    await at(store, NOW).acquire([ticket(f"waits-{number}", "gpu", worker=f"w{number}") for number in (1, 2, 3)])
     assert told() == []
 
-    await store.release([("holds", held.token)], now=NOW)
+    await at(store, NOW).release([("holds", held.token)])
 
     assert told() == ["w1"]
 
@@ -74,19 +74,19 @@ async def test_a_wanted_cancel_and_a_lost_lease_are_told_to_the_worker_that_has_
     (first,) = await claim(store, places=1, worker="w1")
     await claim(store, places=1, worker="w2")
 
-    await store.cancel(job_id=first.job.id, now=NOW)
+    await at(store, NOW).cancel(job_id=first.job.id)
     assert told() == ["w1"]
-    await store.revoke("work", 1, force=True, now=NOW)
+    await at(store, NOW).revoke("work", 1, force=True)
     assert told() == ["w2"]
 
 
 async def test_a_listener_that_comes_late_hears_everything_without_waiting_for_the_next_look(store: RedisStore) -> None:
     for first in range(0, SEVERAL_PAGES, AT_ONCE):
         numbers = range(first, first + AT_ONCE)
-        await store.submit([Submission(id=f"{number}", task="work", parent="p") for number in numbers], now=NOW)
+        await at(store, NOW).submit([Submission(id=f"{number}", task="work", parent="p") for number in numbers])
         await claim(store, places=AT_ONCE)
-    cursor = await store.newest_event()
-    await store.cancel(parent="p", now=NOW)
+    cursor = (await store.events(None)).cursor
+    await at(store, NOW).cancel(parent="p")
 
     heard: list[str] = []
     async with aclosing(store.signals("w1", cursor)) as feeds, asyncio.timeout(NET_SECONDS):

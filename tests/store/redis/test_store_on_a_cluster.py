@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
-from namespaces_in_a_cluster import namespace_on, node_of
 from redis import Redis
-from redis_calls import KINDS, eventually
-from servers import Cluster
 
 import qo
-from qo.store.redis.client import prefix_of
+from qo.store.redis.server.address import prefix_of
 from qo.store.redis.store import RedisStore
+from tests.servers.redis import Cluster
+from tests.store.redis.namespaces_in_a_cluster import namespace_on, node_of
+from tests.store.redis.redis_calls import KINDS, eventually
 
 NAMESPACES = 30
 AT_MOST_SECONDS = 30

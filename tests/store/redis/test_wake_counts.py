@@ -7,11 +7,11 @@ import secrets
 from collections.abc import AsyncIterator
 
 import pytest
-from servers import shared_server
 
 from qo.job import State
 from qo.store.redis import RedisStore
-from qo.store.values import Claimed, Limit, Outcome, Registration, Source, Submission, TaskOptions
+from qo.values import Claimed, Limit, Outcome, Registration, Source, Submission, TaskOptions
+from tests.servers.redis import shared_server
 
 WORKERS = [f"worker-{number}" for number in range(5)]
 LONG_SECONDS = 30.0
@@ -48,8 +48,8 @@ class Idle:
 
     async def woken(self, expected: int) -> list[str]:
         """Who was woken, once so many are; the others had every chance to be, and are then let go."""
-        for _, woken in zip(range(expected), asyncio.as_completed(self._calls.values()), strict=False):
-            await woken
+        for _, ended in zip(range(expected), asyncio.as_completed(self._calls.values()), strict=False):
+            await ended
         # Messages come in the order in which they were published, so one sent now comes behind any other.
         async with self._store._waking.listen("last") as last:
             await self._store.client.command("SPUBLISH", "last", "")

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from namespaces_in_a_cluster import SOON_PROMOTED, Moving, namespace_on, replica_of
 from redis import Redis
 from redis.crc import key_slot
-from redis_calls import ADD_ONCE, KINDS, connected, eventually, said_of_the_server
-from servers import SLOTS, Cluster, Server
 
 import qo
-from qo.store.redis import waking as waking_module
-from qo.store.redis.client import Client
-from qo.store.redis.waking import Waking
+from qo.store.redis.server import waking as waking_module
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.waking import Waking
+from tests.servers.redis import SLOTS, Cluster, Server
+from tests.store.redis.namespaces_in_a_cluster import SOON_PROMOTED, Moving, namespace_on, replica_of
+from tests.store.redis.redis_calls import ADD_ONCE, KINDS, connected, eventually, said_of_the_server
 
 EXPECTED_SECONDS = 20
 """a net for what never happens"""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from redis import Redis
-from redis_calls import eventually
-from servers import Kind, Server
+
+from tests.servers.redis import Kind, Server
+from tests.store.redis.redis_calls import eventually
 
 NAME = "main"
 
@@ -52,7 +54,7 @@ async def watched(kind: Kind, *, password: str | None = None) -> AsyncIterator[W
         ]
         sentinels = tuple(running.enter_context(Server(kind, config=lines, sentinel=True)) for _ in range(3))
         for sentinel in sentinels:
-            await eventually(lambda sentinel=sentinel: _knows_all(sentinel, password))
+            await eventually(partial(_knows_all, sentinel, password))
         yield Watched(primary, replica, sentinels)
 
 

@@ -9,9 +9,11 @@ import msgspec
 
 from qo.event import AuditEntry, Event
 from qo.job import moment
-from qo.store.sqlite import SQLiteStore, reading, sql
-from qo.store.sqlite.rows import decode, names, select
-from qo.store.values import DEFAULT_LEASE_MS, Mean, Standing
+from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.operations import read_jobs as reading
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import decode, names, select
+from qo.values import DEFAULT_LEASE_MS, Mean, Standing
 
 
 async def snapshot(store: SQLiteStore) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
 def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
     payload, checkpoint = sql.row(db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
     return {
-        "job": reading.job(db, row.id),
+        "job": reading.job_now(db, row.id),
         "key": row.key,
         "parked": row.parked,
         "due_at": row.due_at,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from qo.store.sqlite.changes import Changes
+from qo.store.sqlite.file.changes import Changes
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import apsw
 import msgspec
 import pytest
-from harness import NOW, claim, submission, submit, succeed
 
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.job import moment
 from qo.store.open import open_store
-from qo.store.sqlite import SQLiteStore, access, watching
-from qo.store.sqlite.rows import JobRow
-from qo.store.sqlite.schema import APPLICATION_ID, MIGRATIONS
-from qo.store.values import Accepted, Claimed, Refusal, Registration, TaskOptions
+from qo.store.sqlite import SQLiteStore, access
+from qo.store.sqlite.file.schema import APPLICATION_ID, MIGRATIONS
+from qo.store.sqlite.operations import read_groups as watching
+from qo.store.sqlite.shared.rows import JobRow
+from qo.values import Accepted, Claimed, Refusal, Registration, TaskOptions
+from tests.conformance.suite.harness import NOW, at, claim, submission, submit, succeed
+from tests.processes import Process, program
 
 
 @pytest.fixture
-async def store(tmp_path: Path):
+async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
     store = await SQLiteStore.open(str(tmp_path / "qo.db"))
     yield store
     await store.close()
@@ -97,6 +99,7 @@ async def test_commits_reach_the_disk(disk: WatchedDisk, tmp_path: Path) -> None
                 elif call == "claim":
                     (lease,) = await claim(store)
                 else:
+                    assert lease is not None
                     await succeed(store, lease)
                 log = [one for one in disk.calls if one.endswith("-wal")]
 
@@ -133,7 +136,7 @@ async def test_the_log_is_folded_into_the_file_while_the_writer_goes_on(tmp_path
     store = await SQLiteStore.open(str(tmp_path / "qo.db"))
     payload = b'"' + b"x" * 400_000 + b'"'
     for number in range(150):
-        await store.submit([submission(f"job-{number}", payload=payload)], now=NOW)
+        await at(store, NOW).submit([submission(f"job-{number}", payload=payload)])
 
     written, log = 150 * len(payload), (tmp_path / "qo.db-wal").stat().st_size
 
@@ -206,10 +209,10 @@ async def test_workers_of_a_file_from_before_instances_are_known_with_when_they_
     db.close()
 
     store = await SQLiteStore.open(path)
-    (worker,) = await store.workers(now=50_000)
+    (worker,) = await at(store, 50_000).workers()
     again = Registration(name="w1", instance="new", tasks=(TaskOptions(name="work"),), places=1)
-    taken = await store.register(again, now=50_000)
-    replaced = await store.register(msgspec.structs.replace(again, replaces=""), now=50_000)
+    taken = await at(store, 50_000).register(again)
+    replaced = await at(store, 50_000).register(msgspec.structs.replace(again, replaces=""))
 
     assert (worker.instance, worker.heard_at, worker.host) == ("", moment(31_000), "h1")
     assert (taken.namesake, replaced.namesake) == (worker, None)
@@ -284,9 +287,14 @@ async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLi
 
 async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SQLiteStore.open(":memory:")
-    looks = []
+    looks: list[int] = []
     really = watching.is_claimable
-    monkeypatch.setattr(watching, "is_claimable", lambda db, **asked: bool(looks.append(1)) or really(db, **asked))
+
+    def noted(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
+        looks.append(now)
+        return really(db, tasks, now=now)
+
+    monkeypatch.setattr(watching, "is_claimable", noted)
 
     assert await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25) == Claimed()
 
@@ -308,7 +316,7 @@ async def test_closing_lets_go_of_the_file_and_can_be_repeated(tmp_path: Path) -
 @pytest.mark.parametrize("path", ["qo.db", ":memory:"])
 async def test_who_waits_on_a_store_that_is_closed_is_told(tmp_path: Path, path: str) -> None:
     store = await SQLiteStore.open(path if path == ":memory:" else str(tmp_path / path))
-    waiting = asyncio.create_task(store.wait_for_events(0, timeout_seconds=30))
+    waiting = asyncio.create_task(store.events(0, timeout_seconds=30))
     await asyncio.sleep(0.02)
 
     await store.close()
@@ -320,20 +328,21 @@ async def test_who_waits_on_a_store_that_is_closed_is_told(tmp_path: Path, path:
 
 
 async def test_followers_are_woken_by_an_event(store: SQLiteStore) -> None:
-    after = await store.newest_event()
-    woken = asyncio.create_task(store.wait_for_events(after, timeout_seconds=30))
+    after = (await store.events(None)).cursor
+    woken = asyncio.create_task(store.events(after, timeout_seconds=30))
     await asyncio.sleep(0)
 
     await submit(store, "a")
 
-    assert await woken
+    assert (await woken).events
     assert [event.subject for event in (await store.events(after)).events] == ["a"]
 
 
 SUBMIT_AT_THE_CAP = """
 import asyncio, sys
-from qo.store.sqlite import SQLiteStore, watching
-from qo.store.values import Accepted, Submission
+from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.operations import read_groups as watching
+from qo.values import Accepted, Submission
 
 async def main(path, name):
     store = await SQLiteStore.open(path)
@@ -350,18 +359,12 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def test_a_hundred_submits_from_four_processes_at_99_of_100_admit_exactly_one(store: SQLiteStore) -> None:
     await store.submit([submission(f"job-{number}") for number in range(99)])
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", SUBMIT_AT_THE_CAP, store.path, f"process-{number}",
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )
-        for number in range(4)
-    ]  # fmt: skip
+    commands = [program(SUBMIT_AT_THE_CAP, store.path, f"process-{number}") for number in range(4)]
 
-    outputs = await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    outputs = [process.output() for process in await run_at_once(commands)]
 
-    assert sorted(int(output) for output, _ in outputs) == [0, 0, 0, 1]
-    assert await store.waiting_count() == 100
+    assert sorted(outputs) == ["0\n", "0\n", "0\n", "1\n"]
+    assert (await store.line(limit=0)).queued == 100
 
 
 async def test_a_refused_submit_and_an_accepted_one_say_so(store: SQLiteStore) -> None:
@@ -372,16 +375,26 @@ async def test_a_refused_submit_and_an_accepted_one_say_so(store: SQLiteStore) -
     assert (refused.waiting, refused.cap) == (1, 1)
 
 
-async def test_a_row_in_memory_has_the_columns_of_the_table_in_their_order(store: SQLiteStore) -> None:
-    columns = await store._read(lambda db: [row[1] for row in db.execute("PRAGMA table_info(job)").fetchall()])
+async def test_a_row_in_memory_has_a_field_for_each_column_of_the_table(store: SQLiteStore) -> None:
+    columns = await store._read(lambda db: [str(row[1]) for row in db.execute("PRAGMA table_info(job)").fetchall()])
 
-    assert tuple(columns) == JobRow.__struct_fields__
+    assert sorted(columns) == sorted(JobRow.__struct_fields__)
+
+
+async def run_at_once(commands: list[list[str]]) -> list[Process]:
+    """Start them, let all go on together, and wait for their ends."""
+    with ExitStack() as until_the_end:
+        processes = [until_the_end.enter_context(Process(command)) for command in commands]
+        for process in processes:
+            process.say("go")
+        await asyncio.gather(*(process.ended() for process in processes))
+    return processes
 
 
 OPEN_AND_SUBMIT = """
 import asyncio, sys
 from qo.store.sqlite import SQLiteStore
-from qo.store.values import Submission
+from qo.values import Submission
 
 async def main(path, name):
     sys.stdin.readline()
@@ -395,16 +408,10 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def test_many_processes_may_make_the_same_new_file_at_once(tmp_path: Path) -> None:
     path = str(tmp_path / "qo.db")
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", OPEN_AND_SUBMIT, path, f"process-{number}", stdin=asyncio.subprocess.PIPE
-        )
-        for number in range(6)
-    ]
 
-    await asyncio.gather(*(process.communicate(b"go\n") for process in processes))
+    processes = await run_at_once([program(OPEN_AND_SUBMIT, path, f"process-{number}") for number in range(6)])
 
     store = await SQLiteStore.open(path)
-    assert [process.returncode for process in processes] == [0] * 6
-    assert await store.waiting_count() == 6
+    assert [process.ends() for process in processes] == [0] * 6
+    assert (await store.line(limit=0)).queued == 6
     await store.close()

@@ -11,10 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import apsw
-from invariants import broken_invariants
-from killed_processes import Diary, killing
-from sqlite_snapshot import snapshot
-from victim import (
+
+from qo.job import Job, State
+from qo.policy.checks import OUTCOMES
+from qo.policy.days import day_of
+from qo.store.contract import HANDED_OVER_LEASE_MS, Store
+from qo.store.paging import read_jobs
+from qo.store.sqlite import SQLiteStore
+from qo.values import Outcome, Record, UpkeepRules
+from tests.conformance.invariants import broken_invariants
+from tests.conformance.suite.harness import at
+from tests.processes import Process
+from tests.store.killed_processes import Diary, killing
+from tests.store.sqlite.snapshot import snapshot
+from tests.store.victim import (
     ALL_ERRORS_KEPT,
     COUNTER,
     ERRORS_KEPT,
@@ -29,27 +39,26 @@ from victim import (
     reminder_name,
 )
 
-from qo.job import Job, State
-from qo.policy.days import day_of
-from qo.store.base import HANDED_OVER_LEASE_MS, Store
-from qo.store.check_value import OUTCOMES
-from qo.store.sqlite import SQLiteStore
-from qo.store.values import Outcome
-
 KILLS = 200
 SEED = 1
 LONGEST_RUN_SECONDS = 300
 EVERYTHING = 1_000_000
 
 READING = {
-    "job", "payload", "jobs", "line", "positions", "waiting_count", "parent", "blockers", "leases", "group", "groups",
-    "usage", "series", "audit", "averages", "estimate_errors", "events", "newest_event", "signals", "wait_for_events",
-    "wait_for_work", "record", "records", "workers",
+    "job", "payload", "jobs", "line", "positions", "parent", "blockers", "leases", "groups", "usage", "series", "audit",
+    "observed", "events", "signals", "wait_for_work", "records", "workers",
 }  # fmt: skip
 OPERATIONS = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
 # Whatever else a store can do writes, also what is added to it some day: that is then missing in the diary.
 WRITING = OPERATIONS - READING - {"close"}
-VARIANTS = {"finish": OUTCOMES, "cancel": {"job", "parent"}, "set_priority": {"job", "parent"}}
+VARIANTS = {
+    "finish": OUTCOMES,
+    "cancel": {"job", "parent"},
+    "set_priority": {"job", "parent"},
+    "set_limits": {"set", "remove"},
+    "upkeep": {"age", "fail", "remind", "forget"},
+    "observe": {"averages", "errors"},
+}
 KINDS = {f"{name}:{variant}" if variant else name for name in WRITING for variant in VARIANTS.get(name, {""})}
 
 # One entry a call in the audit. A cancel or a priority has one for each job, which may be none or many.
@@ -60,11 +69,9 @@ async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_n
     path, diary_path = tmp_path / "qo.db", tmp_path / "diary"
     store = await SQLiteStore.open(str(path))
 
-    async with (
-        asyncio.timeout(LONGEST_RUN_SECONDS),
-        killing(path, diary_path, kills=KILLS, seed=SEED, kinds=KINDS) as process,
-    ):
-        await check_invariants_while_it_kills(store, process)
+    with killing(path, diary_path, kills=KILLS, seed=SEED, kinds=KINDS) as process:
+        async with asyncio.timeout(LONGEST_RUN_SECONDS):
+            await check_invariants_while_it_kills(store, process)
 
     diary = Diary(diary_path)
     check_every_writing_operation_was_interrupted(diary)
@@ -83,15 +90,12 @@ async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_n
 # --- what was done --------------------------------------------------------------------------------------------
 
 
-async def check_invariants_while_it_kills(store: SQLiteStore, process: asyncio.subprocess.Process) -> None:
-    assert process.stdout is not None
-    kills = 0
-    async for _ in process.stdout:
-        kills += 1
-        if kills % 10 == 0:
+async def check_invariants_while_it_kills(store: SQLiteStore, process: Process) -> None:
+    for number in range(KILLS):
+        assert await process.line_with("killed") == f"killed {number}"
+        if number % 10 == 0:
             assert broken_invariants(await snapshot(store)) == []
-    assert await process.wait() == 0
-    assert kills == KILLS
+    assert await process.ended() == 0
 
 
 def check_every_writing_operation_was_interrupted(diary: Diary) -> None:
@@ -100,7 +104,7 @@ def check_every_writing_operation_was_interrupted(diary: Diary) -> None:
     # What was always refused, lost or found nothing to do has written nothing in the middle of which to be killed.
     assert set(diary.kinds("answered")) == KINDS
     assert set(diary.acknowledged("finish")[1::2]) == OUTCOMES
-    assert all(diary.acknowledged(upkeep) for upkeep in ("catch_up", "age", "fail_unconfirmed", "take_reminders"))
+    assert all(diary.acknowledged(upkeep) for upkeep in ("catch_up", "upkeep:age", "upkeep:fail", "upkeep:remind"))
     interrupted = diary.interrupted()
     assert set(interrupted) == KINDS
     assert interrupted.total() >= KILLS // 2, "too few were killed in the middle of an operation to prove anything"
@@ -110,7 +114,7 @@ def check_every_writing_operation_was_interrupted(diary: Diary) -> None:
 
 
 async def all_jobs(store: SQLiteStore) -> dict[str, Job]:
-    return {job.id: job for job in await store.jobs(limit=EVERYTHING)}
+    return {job.id: job for job in await read_jobs(store, limit=EVERYTHING)}
 
 
 async def check_no_job_is_lost_or_doubled(store: SQLiteStore, diary: Diary) -> None:
@@ -151,8 +155,8 @@ async def check_what_can_be_counted(store: SQLiteStore, diary: Diary) -> None:
     """All that was answered is there; beyond it, only what was interrupted after it had been written."""
     audited = Counter(entry.action for entry in await store.audit(limit=EVERYTHING))
     written = Counter({operation: audited[action] for operation, action in ENTERED_ONCE.items()})
-    written["observe"] = (await store.averages([OBSERVED.name]))[OBSERVED.name].count
-    written["put_record"] = (await store.record(COUNTER)).version
+    written["observe:averages"] = (await store.observed([OBSERVED.name])).averages[OBSERVED.name].count
+    written["put_record"] = (await store.records(COUNTER)).get(COUNTER, Record()).version
     answered, interrupted = diary.kinds("answered"), diary.interrupted()
     answered["put_record"] = diary.acknowledged("put_record").count("True")
     for operation, times in written.items():
@@ -164,35 +168,35 @@ async def check_parents_were_changed_whole(store: SQLiteStore) -> None:
     jobs = await all_jobs(store)
     entries = await store.audit(limit=EVERYTHING)
     retried = {entry.subject for entry in entries if entry.action == "retry"}
-    calls: dict[tuple[str, datetime, str], set[str]] = {}
+    calls: dict[tuple[str, datetime, str | None], set[str]] = {}
     for entry in entries:
         if entry.by is not None:
             calls.setdefault((entry.by, entry.at, jobs[entry.subject].parent), set()).add(entry.subject)
-    for (call, at, parent), changed in calls.items():
+    for (call, ended_at, parent), changed in calls.items():
         left_out = [job for job in jobs.values() if job.parent == parent and job.id not in changed | retried]
-        assert all(job.finished_at is not None and job.finished_at <= at for job in left_out), call
+        assert all(job.finished_at is not None and job.finished_at <= ended_at for job in left_out), call
 
 
 async def check_averages(store: SQLiteStore) -> None:
     """Every success moved the average of its run, in the same step."""
-    averages = await store.averages([RUN_SECONDS.name])
-    assert averages[RUN_SECONDS.name].count == len(await store.jobs(status=State.SUCCEEDED, limit=EVERYTHING))
+    averages = (await store.observed([RUN_SECONDS.name])).averages
+    assert averages[RUN_SECONDS.name].count == len(await read_jobs(store, status=State.SUCCEEDED, limit=EVERYTHING))
 
 
 async def check_estimate_errors(store: SQLiteStore, diary: Diary) -> None:
     """A process recorded two at a time, a whole number and that and a half, which are there together or not at all."""
-    recorded = await store.estimate_errors(ALL_ERRORS_KEPT)
-    acknowledged = set(map(float, diary.acknowledged("record_estimate_errors")))
+    recorded = (await store.observed(tasks=[ALL_ERRORS_KEPT])).errors[ALL_ERRORS_KEPT]
+    acknowledged = set(map(float, diary.acknowledged("observe:errors")))
     assert acknowledged
     assert acknowledged <= set(recorded)
     assert set(Counter(map(int, recorded)).values()) == {2}
     assert len(recorded) == len(set(recorded))
-    assert len(await store.estimate_errors(FEW_ERRORS_KEPT)) == ERRORS_KEPT[FEW_ERRORS_KEPT]
+    assert len((await store.observed(tasks=[FEW_ERRORS_KEPT])).errors[FEW_ERRORS_KEPT]) == ERRORS_KEPT[FEW_ERRORS_KEPT]
 
 
 async def check_counter(store: SQLiteStore) -> None:
     """Every process counted on from the version it had read, so the value is the version unless a put was lost."""
-    record = await store.record(COUNTER)
+    record = (await store.records(COUNTER)).get(COUNTER, Record())
     assert record.value == record.version
 
 
@@ -207,15 +211,17 @@ async def check_quota(store: SQLiteStore) -> None:
 
 
 def was_refunded(row: dict[str, Any]) -> bool:
-    job = row["job"]
+    job: Job = row["job"]
     if job.state is not State.CANCELLED or job.started_at is not None:
         return False
-    return day_of(round(job.finished_at.timestamp() * 1000)) <= row["quota_day"]
+    assert job.finished_at is not None
+    quota_day: int = row["quota_day"]
+    return day_of(round(job.finished_at.timestamp() * 1000)) <= quota_day
 
 
 async def check_no_reminder_comes_twice(store: SQLiteStore, diary: Diary, *, now: int) -> None:
-    handed_out = Counter(diary.acknowledged("take_reminders"))
-    while reminders := await store.take_reminders(ages_ms=REMINDER_AGES_MS, now=now):
+    handed_out = Counter(diary.acknowledged("upkeep:remind"))
+    while reminders := (await at(store, now).upkeep(UpkeepRules(reminder_ages_ms=REMINDER_AGES_MS))).reminders:
         handed_out.update(map(reminder_name, reminders))
         assert set(handed_out.values()) == {1}
     assert set(handed_out.values()) == {1}
@@ -229,10 +235,10 @@ async def check_everything_is_freed_and_ends_once(store: SQLiteStore, diary: Dia
     await check_everything_is_freed(store, now=now)
     now += LEASE_MS
     await check_no_reminder_comes_twice(store, diary, now=now)
-    for job in await store.jobs(status=State.FAILED, limit=EVERYTHING):
-        await store.retry(job.id, now=now)
-    for job in await store.jobs(status=State.CONFIRMING, limit=EVERYTHING):
-        await store.confirm(job.id, now=now)
+    for job in await read_jobs(store, status=State.FAILED, limit=EVERYTHING):
+        await at(store, now).retry(job.id)
+    for job in await read_jobs(store, status=State.CONFIRMING, limit=EVERYTHING):
+        await at(store, now).confirm(job.id)
     finished = await finish_all(store, now=now)
     assert len(finished) == len(set(finished)) > 0
     assert not set(finished) & {*diary.ended_as(State.SUCCEEDED), *diary.ended_as(State.CANCELLED)}
@@ -245,10 +251,10 @@ async def check_everything_is_freed_and_ends_once(store: SQLiteStore, diary: Dia
 async def check_everything_is_freed(store: SQLiteStore, *, now: int) -> None:
     # Nobody renews any more, so at the second gap at the latest all leases are over.
     for look in (now, now + LEASE_MS, now + 2 * LEASE_MS):
-        while (await store.catch_up(now=look)).more:
+        while (await at(store, look).catch_up()).more:
             pass
     for group in PAUSED:
-        await store.set_paused(group, False, now=now + LEASE_MS)
+        await at(store, now + LEASE_MS).set_paused(group, False)
     state = await snapshot(store)
     assert (state["leases"], state["tickets"], state["slots"]) == ({}, {}, {})
 
@@ -257,11 +263,11 @@ async def finish_all(store: SQLiteStore, *, now: int) -> list[str]:
     """Run every job that can start, with the limits as they were left; their ids, as often as they ran."""
     finished: list[str] = []
     for number in count():
-        claimed = await store.claim(
-            worker="last", tasks=TASKS, places=50, lease_ms=LEASE_MS, claim_id=f"last-{number}", now=now
+        claimed = await at(store, now).claim(
+            worker="last", tasks=TASKS, places=50, lease_ms=LEASE_MS, claim_id=f"last-{number}"
         )
         outcomes = [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed.leases]
-        await store.finish(outcomes, now=now)
+        await at(store, now).finish(outcomes)
         finished += [outcome.job_id for outcome in outcomes]
         if not outcomes and not claimed.more:
             break
@@ -273,6 +279,11 @@ async def cancel_phases_that_can_never_start(store: SQLiteStore, *, now: int) ->
     jobs = await all_jobs(store)
     phases = {(job.parent, job.phase): job.state for job in jobs.values()}
     waiting = [job for job in jobs.values() if job.state is State.WAITING]
-    assert {phases[job.parent, job.phase - 1] for job in waiting} <= {State.CANCELLED, State.WAITING}
+    assert {phases[phase_before(job)] for job in waiting} <= {State.CANCELLED, State.WAITING}
     for job in waiting:
-        await store.cancel(job_id=job.id, now=now)
+        await at(store, now).cancel(job_id=job.id)
+
+
+def phase_before(job: Job) -> tuple[str | None, int]:
+    assert job.phase is not None
+    return job.parent, job.phase - 1

@@ -8,21 +8,22 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 import apsw
 import pytest
-from harness import submission, submit
 
 from qo.errors import StoreAway, StoreUnavailable
-from qo.store.sqlite import SQLiteStore, file_trouble, lock_holder
-from qo.store.sqlite.file_trouble import FileTrouble
-from qo.store.sqlite.schema import MIGRATIONS
+from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.file import lock_holder
+from qo.store.sqlite.file import trouble as file_trouble
+from qo.store.sqlite.file.schema import MIGRATIONS
+from qo.store.sqlite.file.trouble import FileTrouble
+from tests.conformance.suite.harness import submission, submit
+from tests.processes import Process, program
 
 PATIENCE_SECONDS = 20
 """A net for what never happens."""
@@ -40,46 +41,24 @@ print("ended", flush=True)
 """
 
 
-class FrozenProcess:
+class FrozenProcess(Process):
     """Another process, stopped by SIGSTOP while it has the write lock."""
 
-    def __init__(self, path: str, *, program: str = sys.executable) -> None:
-        self._process = subprocess.Popen(
-            [program, "-c", HOLDING, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.pid = self._process.pid
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "holding\n"
-        self.stop()
-
-    def stop(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._state() != "T":
-            assert time.monotonic() < deadline
-
     def continue_(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        self.signal(signal.SIGCONT)
 
     def end_its_write(self) -> None:
         self.continue_()
-        self._process.communicate("\n", timeout=PATIENCE_SECONDS)
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def _state(self) -> str:
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        self.say("")
+        self.ends()
 
 
 @contextmanager
-def frozen(path: str, **options: str) -> Iterator[FrozenProcess]:
-    process = FrozenProcess(path, **options)
-    try:
+def frozen(path: str) -> Iterator[FrozenProcess]:
+    with FrozenProcess(program(HOLDING, path)) as process:
+        process.until("holding")
+        process.freeze()
         yield process
-    finally:
-        process.kill()
 
 
 @pytest.fixture
@@ -88,7 +67,7 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def store(path: str):
+async def store(path: str) -> AsyncIterator[SQLiteStore]:
     store = await SQLiteStore.open(path)
     yield store
     await store.close()
@@ -135,7 +114,7 @@ async def test_others_wait_with_one_warning_and_go_on_by_themselves_when_the_pro
     with frozen(path) as other:
         waiting = [asyncio.create_task(store.submit([submission(f"job-{number}")])) for number in range(3)]
         await until(lambda: bool(warnings_in(caplog)))
-        still_read = await store.waiting_count()
+        still_read = (await store.line(limit=0)).queued
         done_meanwhile = [task.done() for task in waiting]
 
         other.end_its_write()
@@ -143,7 +122,7 @@ async def test_others_wait_with_one_warning_and_go_on_by_themselves_when_the_pro
             await asyncio.gather(*waiting)
 
     assert (still_read, done_meanwhile) == (0, [False] * 3)
-    assert await store.waiting_count() == 3
+    assert (await store.line(limit=0)).queued == 3
     first, last = warnings_in(caplog)
     assert re.search(rf"has waited 0 s to write and goes on waiting: process {other.pid} \(.*\) .*is stopped", first)
     assert re.search(r"can be used again after [\d.]+ s", last)
@@ -168,7 +147,7 @@ async def test_what_a_killed_process_had_not_committed_is_undone_and_the_others_
 ) -> None:
     with frozen(path) as other:
         waiting = asyncio.create_task(store.submit([submission("a")]))
-        other.kill()
+        other.signal(signal.SIGKILL)
         async with asyncio.timeout(PATIENCE_SECONDS):
             await waiting
 
@@ -235,7 +214,7 @@ async def test_a_store_with_a_relative_path_goes_on_when_the_process_changes_its
 
     await submit(store, "a")
 
-    assert await store.waiting_count() == 1
+    assert (await store.line(limit=0)).queued == 1
     await store.close()
 
 
@@ -246,6 +225,15 @@ def locks_with(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *lines: str) -> 
     file = tmp_path / "locks"
     file.write_text("".join(f"{line}\n" for line in lines))
     monkeypatch.setattr(lock_holder, "LOCKS", file)
+
+
+class LockLine(TypedDict, total=False):
+    """What differs in a line of the kernel's list of locks."""
+
+    pid: int
+    bytes_: str
+    kind: str
+    device: str
 
 
 def line_for(file: Path, *, pid: int, bytes_: str = "120 120", kind: str = "WRITE", device: str = "") -> str:
@@ -269,12 +257,13 @@ def line_for(file: Path, *, pid: int, bytes_: str = "120 120", kind: str = "WRIT
     ],
 )
 def test_the_holder_is_found_by_device_file_and_byte(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: dict[str, object], is_found: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: LockLine, is_found: bool
 ) -> None:
     """An unknown device is one of a file system that numbers locks differently; this process has the file open."""
     shared = tmp_path / "qo.db-shm"
     with shared.open("w"):
-        locks_with(monkeypatch, tmp_path, "", "nonsense", line_for(shared, **{"pid": os.getpid(), **line}))  # type: ignore[arg-type]
+        listed: LockLine = {"pid": os.getpid(), **line}
+        locks_with(monkeypatch, tmp_path, "", "nonsense", line_for(shared, **listed))
         found = lock_holder.find_holder(str(tmp_path / "qo.db"))
 
     assert (found is not None) is is_found
@@ -315,7 +304,7 @@ async def test_a_full_disk_is_called_so_and_logged_once_and_once_when_it_is_over
     await store._writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
     await submit(store, "after")
 
-    assert await store.waiting_count() == 2
+    assert (await store.line(limit=0)).queued == 2
     assert len(warnings_in(caplog)) == 2, warnings_in(caplog)
 
 
@@ -342,7 +331,7 @@ async def test_nothing_is_acknowledged_into_a_file_that_was_replaced_until_it_is
     os.rename(f"{path}.kept", path)
     await submit(store, "after")
 
-    assert await store.waiting_count() == 2
+    assert (await store.line(limit=0)).queued == 2
 
 
 @pytest.mark.parametrize(

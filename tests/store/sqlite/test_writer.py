@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import apsw
 import pytest
-from harness import NOW, submission, submit
 
 from qo.errors import JobNotFound, StoreUnavailable
-from qo.store.sqlite import SQLiteStore, reading
-from qo.store.values import Renewal
+from qo.store.sqlite import SQLiteStore
+from qo.store.sqlite.operations import read_jobs as reading
+from qo.store.sqlite.shared.view import View
+from qo.values import Bounds, Renewal
+from tests.conformance.suite.harness import NOW, at, submission, submit
 
 
 @pytest.fixture
-async def store(tmp_path: Path):
+async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
     store = await SQLiteStore.open(str(tmp_path / "qo.db"))
     yield store
     await store.close()
@@ -52,7 +55,7 @@ async def test_readers_do_not_wait_for_the_writer(store: SQLiteStore) -> None:
     line = await asyncio.wait_for(store.line(limit=10), timeout=10)
 
     assert job.position == 1
-    assert [each.id for each in line] == ["a"]
+    assert [each.id for each in line.jobs] == ["a"]
     assert not held.done()
     gate.open()
     await held
@@ -72,7 +75,7 @@ async def test_the_line_is_read_from_its_index_and_no_further_than_asked(store: 
 
             db.set_progress_handler(count, 1)
             try:
-                assert len(reading.line(db, limit=limit)) == limit
+                assert len(reading.line(View(db, NOW, Bounds()), limit=limit).jobs) == limit
             finally:
                 db.set_progress_handler(None)
             return steps
@@ -84,8 +87,13 @@ async def test_the_line_is_read_from_its_index_and_no_further_than_asked(store: 
 
 
 async def test_operations_that_gather_meanwhile_share_one_commit(store: SQLiteStore) -> None:
-    commits = []
-    await store._writer.call(lambda db: db.set_commit_hook(lambda: bool(commits.append(1))))
+    commits: list[int] = []
+
+    def note_commit() -> bool:
+        commits.append(1)
+        return False  # let it be a commit
+
+    await store._writer.call(lambda db: db.set_commit_hook(note_commit))
     gate, held = await held_writer(store)
     waiting = [asyncio.create_task(submit(store, f"job-{number}")) for number in range(40)]
     await asyncio.sleep(0)
@@ -109,20 +117,20 @@ async def test_an_operation_that_fails_takes_nothing_with_it(store: SQLiteStore)
 
     with pytest.raises(JobNotFound):
         await bad
-    assert [job.id for job in await store.jobs()] == ["good", "also-good"]
+    assert [job.id for job in (await store.jobs()).jobs] == ["good", "also-good"]
 
 
 async def test_a_renewal_goes_before_everything_that_waits(store: SQLiteStore) -> None:
     gate, held = await held_writer(store)
     order: list[str] = []
 
-    async def note(name: str, operation) -> None:
+    async def note(name: str, operation: Awaitable[object]) -> None:
         await operation
         order.append(name)
 
     tasks = [asyncio.create_task(note("submit", submit(store, f"job-{number}"))) for number in range(3)]
     await asyncio.sleep(0)
-    renewal = store.renew([Renewal(holder="a", token="1", lease_ms=1000)], now=NOW)
+    renewal = at(store, NOW).renew([Renewal(holder="a", token="1", lease_ms=1000)])
     tasks.append(asyncio.create_task(note("renew", renewal)))
     await asyncio.sleep(0)
 
@@ -146,7 +154,7 @@ async def test_closing_finishes_what_has_arrived_and_refuses_what_comes_later(tm
     await asyncio.gather(held, arrived, closing)
 
     again = await SQLiteStore.open(str(tmp_path / "qo.db"))
-    assert [job.id for job in await again.jobs()] == ["arrived"]
+    assert [job.id for job in (await again.jobs()).jobs] == ["arrived"]
     await again.close()
 
 
@@ -161,7 +169,7 @@ async def test_a_caller_that_gives_up_waiting_disturbs_nobody(store: SQLiteStore
     await asyncio.gather(held, stays)
 
     # Its operation was on its way already; only the answer has nobody to go to.
-    assert [job.id for job in await store.jobs()] == ["gave-up", "stays"]
+    assert [job.id for job in (await store.jobs()).jobs] == ["gave-up", "stays"]
 
 
 async def test_a_disk_that_takes_no_more_fails_the_operations_and_changes_nothing(store: SQLiteStore) -> None:
@@ -174,7 +182,7 @@ async def test_a_disk_that_takes_no_more_fails_the_operations_and_changes_nothin
 
     await store._writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
     await submit(store, "after")
-    assert [job.id for job in await store.jobs()] == ["before", "after"]
+    assert [job.id for job in (await store.jobs()).jobs] == ["before", "after"]
 
 
 async def test_the_writer_lives_on_after_a_commit_that_failed_in_whatever_way(store: SQLiteStore) -> None:
@@ -191,4 +199,4 @@ async def test_the_writer_lives_on_after_a_commit_that_failed_in_whatever_way(st
 
     await store._writer.call(mend)
     await submit(store, "accepted")
-    assert [job.id for job in await store.jobs()] == ["accepted"]
+    assert [job.id for job in (await store.jobs()).jobs] == ["accepted"]

@@ -1,4 +1,4 @@
-"""What slots in process are made of: groups, lines, and those who wait in them and become holders."""
+"""The parts of slots in process: groups, lines, and the waiters in them, which become leases."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ import sys
 import threading
 from asyncio import _get_running_loop
 from collections import deque
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from qo.limits.metrics import GroupFigures
 from qo.policy.ordering import order_key
-from qo.runtime.limiter_metrics import GroupFigures
 
 UNLIMITED = sys.maxsize
 NO_NUMBERS: list[int] = []
-"""of one who waits"""
+"""Of a waiter."""
 
 
 class Group:
@@ -30,9 +29,9 @@ class Group:
         self.limit = limit
         self.active = 0
         # A heap of the numbers that are free though a higher one is held, or was when they were given back. Every
-        # number is held or in here up to the next one after, which is therefore `active + len(free_numbers)`.
+        # number is held or in here up to the next new one, which is therefore `active + len(free_numbers)`.
         self.free_numbers: list[int] = []
-        # Keys may be those of waiters who have left since; then they are too small, never too large.
+        # Keys may be those of waiters that have left since; then they are too small, never too large.
         self.parked: list[tuple[int, Line]] = []
         self.waiting = 0
         self.blocked = 0
@@ -48,7 +47,7 @@ class Group:
 
 
 class Line:
-    """Those who wait for the same groups at the same priority, first come first."""
+    """The waiters for the same groups at the same priority, first come first."""
 
     __slots__ = ("first_key", "gone", "groups", "limited", "parked_at", "waiters")
 
@@ -56,7 +55,7 @@ class Line:
         self.groups = groups
         self.first_key = order_key(priority, 0)
         self.limited = self.which_are_limited()
-        # The first one is always there; of those behind it, so many are gone.
+        # The first waiter is always present. Of those behind it, `gone` have given up.
         self.waiters: deque[Waiter] = deque()
         self.gone = 0
         # Stays set when the last waiter has left, until the group where the line is parked has room.
@@ -75,7 +74,7 @@ class Line:
         return None
 
     def drop(self, waiter: Waiter) -> None:
-        """One who gave up. Taking it out of the middle at once would cost a walk for each."""
+        """Of a waiter that gave up. Taking each out of the middle at once would cost a walk."""
         if waiter is self.waiters[0]:
             self.waiters.popleft()
             self.drop_gone()
@@ -86,31 +85,34 @@ class Line:
             self.gone = 0
 
     def drop_gone(self) -> None:
-        """From the front, after the first has left."""
+        """Drop waiters that gave up from the front, after the first waiter has left."""
         while self.gone and self.waiters[0].gave_up:
             self.waiters.popleft()
             self.gone -= 1
 
 
 class LeaseInProcess(msgspec.Struct, eq=False):
-    """A slot in every limited group that was asked for. It cannot get lost: it ends with its block."""
+    """A slot in every limited group that was asked for. It cannot be lost: it ends with its block."""
 
     _line: Line
     _limited: tuple[bool, ...]
     _numbers: list[int]
     _token: int
 
-    lost: ClassVar[bool] = False
+    @property
+    def lost(self) -> bool:
+        """False, always."""
+        return False
 
     @property
     def token(self) -> str:
-        """Greater than that of everybody who was let in before, also by this program before it was restarted."""
+        """Greater than any earlier token, also of this program before it was restarted."""
         return str(self._token)
 
     @property
     def slots(self) -> dict[str, int]:
-        """By group, the lowest number that was free; without the groups that had no limit."""
-        held = zip(self._line.groups, self._numbers, self._limited, strict=False)  # one in line has no numbers yet
+        """The lowest number that was free, by group; without the groups that had no limit."""
+        held = zip(self._line.groups, self._numbers, self._limited, strict=False)  # a waiter has no numbers yet
         return {group.name: number for group, number, limited in held if limited}
 
     def __repr__(self) -> str:
@@ -118,9 +120,9 @@ class LeaseInProcess(msgspec.Struct, eq=False):
 
 
 class Waiting(LeaseInProcess, eq=False):
-    """Somebody in line: a lease to be, which has numbers as soon as it is let in and before it is woken.
+    """A caller in line: a future lease, which has numbers as soon as it gets its slots, before it is woken.
 
-    Each kind has a `wake` of its own, which tells it from whatever thread. False: there is nobody left to be told.
+    Each kind has a `wake` of its own, to be called from any thread. False: the caller's event loop has been closed.
     """
 
     key: int
@@ -129,49 +131,49 @@ class Waiting(LeaseInProcess, eq=False):
 
 
 class ThreadWaiter(Waiting, eq=False):
-    _told: threading.Lock
+    _asleep: threading.Lock
 
     def wait(self, timeout: float | None) -> None:
-        self._told.acquire(timeout=-1 if timeout is None else timeout)
+        self._asleep.acquire(timeout=-1 if timeout is None else timeout)
 
     def wake(self) -> bool:
-        self._told.release()
+        self._asleep.release()
         return True
 
 
 def new_thread_waiter(line: Line, key: int, since: float) -> Waiter:
-    told = threading.Lock()
-    told.acquire()
-    return ThreadWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, told)
+    asleep = threading.Lock()
+    asleep.acquire()
+    return ThreadWaiter(line, line.limited, NO_NUMBERS, 0, key, since, False, asleep)
 
 
 class TaskWaiter(Waiting, eq=False):
-    """To wait, await `told`: it is done when the slots are there or the time is up; the numbers tell which."""
+    """To wait, await `woken`: it is done when the slots are there, and then there are numbers, or the time is up."""
 
     _loop: asyncio.AbstractEventLoop
-    told: asyncio.Future[None]
+    woken: asyncio.Future[None]
 
-    def tell_after(self, seconds: float) -> None:
-        """That its time is up, unless it is told before."""
-        timer = self._loop.call_later(seconds, self._tell)
-        self.told.add_done_callback(lambda _: timer.cancel())
+    def wake_after(self, seconds: float) -> None:
+        """Wake the task when its time is up, unless it is woken before."""
+        timer = self._loop.call_later(seconds, self._set_woken)
+        self.woken.add_done_callback(lambda _: timer.cancel())
 
     def wake(self) -> bool:
         # Within one loop there is no need to go through its pipe, which would cost more than all the rest. Unlike
-        # `get_running_loop`, this answers None in a thread without one, and need not raise.
+        # `get_running_loop`, this returns None in a thread without a loop, and does not raise.
         if _get_running_loop() is self._loop:
-            if not self.told.done():
-                self.told.set_result(None)
+            if not self.woken.done():
+                self.woken.set_result(None)
             return True
         try:
-            self._loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._set_woken)
         except RuntimeError:  # the loop is closed
             return False
         return True
 
-    def _tell(self) -> None:
-        if not self.told.done():
-            self.told.set_result(None)
+    def _set_woken(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(None)
 
 
 def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
@@ -181,3 +183,14 @@ def new_task_waiter(line: Line, key: int, since: float) -> Waiter:
 
 Waiter = ThreadWaiter | TaskWaiter
 NewWaiter = Callable[[Line, int, float], Waiter]
+
+_NOTHING = iter(())
+
+
+class _Done:
+    """An awaitable that is done: `await` needs no more than an iterator that has ended."""
+
+    __await__ = staticmethod(_NOTHING.__iter__)  # a method of our own would be one more call for every block
+
+
+DONE: Awaitable[None] = _Done()  # type: ignore[assignment]  # mypy wants a generator, which an iterator is not

@@ -1,16 +1,16 @@
 """Slots of groups within one process, for threads and any number of event loops at once.
 
-The rule is that of the stores: first in line goes who is the first whose every group has a free slot.
+The rule is that of the stores: the next caller is the first in line whose every group has a free slot.
 
-Those who wait for the same set of groups at the same priority form one `Line`. A line with somebody in it is parked
-at one group that is full, under the key of its first waiter. A group that gets room looks only at what is parked at
-it, smallest key first: that line's first waiter is let in, or the line is parked at another group, which is full.
-So after every step, a group that has room has nothing parked, and whoever comes and finds room in every group of
-theirs passes nobody who could have gone first.
+Callers that wait for the same set of groups at the same priority form one `Line`. A line with waiters is parked at one
+group that is full, under the key of its first waiter. A group that gets room looks only at the lines that are parked
+at it, smallest key first: that line's first waiter gets its slots, or the line is parked at another group, which is
+full. So after every step, a group that has room has nothing parked, and a caller that finds room in all of its groups
+passes no waiter that could have gone first.
 
-A freed slot is given to a waiter under the lock, before it is woken: nobody can come between, and one release wakes
-exactly those who hold a slot now. Whether a wait ended in time, by a timeout or by a cancellation is decided by whoever
-takes the lock first.
+A freed slot is given to a waiter under the lock, before the waiter is woken: no other caller can come between, and one
+release wakes exactly the waiters that hold a slot now. Whether a wait ended in time, by a timeout or by a cancellation
+is decided by the thread that takes the lock first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from heapq import heapify, heappop, heappush, heapreplace
 
+from qo.clock import system_us
 from qo.forking import when_forked
-from qo.runtime.limiter_line import (
+from qo.limits.in_process.line import (
+    DONE,
     UNLIMITED,
     Group,
     LeaseInProcess,
@@ -32,8 +34,7 @@ from qo.runtime.limiter_line import (
     Waiter,
     new_thread_waiter,
 )
-from qo.runtime.limiter_metrics import Figures, too_late
-from qo.spans import system_us
+from qo.limits.metrics import Figures, too_late
 
 SWEEP_AT_LINES = 1000
 
@@ -41,18 +42,25 @@ SWEEP_AT_LINES = 1000
 class SlotsInProcess:
     """What `qo.Limiter` needs of slots, without a store. Methods may be called from any thread and event loop."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        new_lock: Callable[[], threading.Lock] = threading.Lock,
+    ) -> None:
+        """A test hands in a clock, and a lock that it can hold."""
         self._clock = clock
+        self._new_lock = new_lock
         self._groups: dict[str, Group] = {}
         self._last_ticket = 0
-        # Microseconds, as tokens of the stores are, so that those of the next start are greater.
+        # Microseconds, as tokens of the stores are, so that tokens are greater after a restart.
         self._last_token = system_us()
         self._begin_anew()
         when_forked(self, SlotsInProcess._begin_anew)
 
     def _begin_anew(self) -> None:
-        # In a process that was forked, too: those who hold slots or wait are in the other one.
-        self._lock = threading.Lock()
+        # Also in a forked process: holders and waiters are in the other one.
+        self._lock = self._new_lock()
         self._groups = {name: Group(name, group.limit) for name, group in self._groups.items()}
         self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
         self._sweep_at = SWEEP_AT_LINES
@@ -80,10 +88,10 @@ class SlotsInProcess:
     def enter_or_join(
         self, groups: tuple[str, ...], timeout: float | None, priority: int, new_waiter: NewWaiter
     ) -> LeaseInProcess:
-        """The slots, or one who stands in line for them and has no numbers yet. Never blocks.
+        """The lease, or a waiter that has no numbers yet. Never blocks.
 
-        Whoever would not wait is refused and not counted. One who waits has to end in one of three ways: it is told
-        and has numbers; it is told and has none, so it takes its last chance; or it gives up.
+        A caller that would not wait gets `Timeout` and is not counted. A waiter must end in one of three ways: it is
+        woken and has numbers; it is woken and has none, so it takes its last chance; or it gives up.
         """
         let_in: list[Waiter] | None = None
         self._lock.acquire()  # not `with`, which takes as long as all that is done in here
@@ -112,15 +120,15 @@ class SlotsInProcess:
         with self._lock:
             let_in = self._carry_out_leaves()
             full = waiter._line.parked_at
-            is_late = not waiter._numbers
-            if is_late:
+            refused = None
+            if not waiter._numbers:
                 assert full is not None
                 waiter.gave_up = True
                 self._remove(waiter)
                 refused = full.figures()
         self._wake(let_in)
         self._settle()
-        if is_late:
+        if refused is not None:
             assert timeout is not None
             raise too_late(refused, timeout)
 
@@ -135,7 +143,7 @@ class SlotsInProcess:
             self._left.append(lease)
             self._settle()
             return DONE
-        # The same without the detour, for the usual case that nobody else is about.
+        # The same without the detour, for the usual case that no other thread has the lock.
         try:
             next_one = self._pass_on(lease) if lease._line.waiters else None
             let_in = self._hand_over(lease._line.groups) if next_one is None and self._give_back(lease) else None
@@ -153,7 +161,7 @@ class SlotsInProcess:
     leave_async = leave
 
     def set_limit(self, name: str, slots: int | None) -> None:
-        """How many may hold the group from now on; None: any number. Those who hold it now count, and may stay."""
+        """Limit the group's holders from now on; None: any number. Present holders count, and may stay."""
         with self._lock:
             let_in = self._carry_out_leaves()
             group = self._group(name)
@@ -165,7 +173,7 @@ class SlotsInProcess:
         self._settle()
 
     def figures(self) -> Figures:
-        """Every group that has a limit, is held, or has ever made somebody wait."""
+        """Of every group that has a limit, is held, or has ever made a caller wait."""
         with self._lock:
             let_in = self._carry_out_leaves()
             now = self._clock()
@@ -174,7 +182,7 @@ class SlotsInProcess:
             groups = tuple(group.figures() for group in shown)
             figures = Figures(
                 groups=groups,
-                waits_ended=sum(each.blocked - each.waiting for each in groups),  # who came and waits no longer
+                waits_ended=sum(each.blocked - each.waiting for each in groups),
                 waited_seconds=self._waited_seconds,
                 longest_wait_seconds=max(self._longest_wait_seconds, present),
             )
@@ -186,10 +194,10 @@ class SlotsInProcess:
         """There is nothing to end."""
 
     def _settle(self) -> None:
-        """Carry out what was left, unless somebody has the lock, who then does so after letting go of it.
+        """Carry out the leaves, unless another thread has the lock; that thread does so after releasing it.
 
-        Not waiting for the lock is more than courtesy. Garbage collection ends generators and coroutines, and so
-        their blocks, at any moment in any thread: also in a thread that has the lock.
+        This must not wait for the lock: garbage collection ends generators and coroutines, and so their blocks, at any
+        moment in any thread, also in a thread that has the lock.
         """
         while self._left and self._lock.acquire(False):
             try:
@@ -199,7 +207,7 @@ class SlotsInProcess:
             self._wake(let_in)
 
     def _wake(self, let_in: list[Waiter]) -> None:
-        """Without the lock. What cannot be told of its slots gives them back; the caller settles afterwards."""
+        """Without the lock. A waiter that cannot be woken gives its slots back; the caller settles afterwards."""
         for waiter in let_in:
             if not waiter.wake():
                 self._left.append(waiter)
@@ -207,7 +215,7 @@ class SlotsInProcess:
     # What follows changes the state, and is called with the lock held.
 
     def _take(self, line: Line) -> list[int]:
-        """Also of groups without a limit, because one may come: then those who are inside count."""
+        """Also in groups without a limit, so that present holders count when a limit is set."""
         numbers = []
         for group in line.groups:
             active = group.active
@@ -217,25 +225,25 @@ class SlotsInProcess:
         return numbers
 
     def _pass_on(self, lease: LeaseInProcess) -> Waiter | None:
-        """Give the very same slots to the next one, as `_give_back` and `_hand_over` would, if that is easily seen.
+        """Give the very same slots to the next waiter, as `_give_back` and `_hand_over` would, if that is easily seen.
 
-        That is when the first of all who are parked at these groups waits in the line that the lease came from.
-        With the slots taken again, no group has more room than before, and nobody else can go.
+        That is so when the first waiter parked at these groups is in the line that the lease came from. With the slots
+        taken again, no group has more room than before, and no other waiter can go.
         """
         line = lease._line
         key = line.waiters[0].key
         for group in line.groups:
-            # A smaller key is that of somebody else, or of one who was first in this line and has left.
+            # A smaller key is that of another line, or of a waiter that was first in this line and has left.
             if group.active > group.limit or (group.parked and group.parked[0][0] < key):
                 return None
-            # The number is looked up only where it matters: pairing all with their groups would double the time.
+            # The number is looked up only where it matters: pairing all numbers with their groups takes twice as long.
             if group.free_numbers and group.free_numbers[0] < lease._numbers[line.groups.index(group)]:
                 return None
         self._last_token += 1
         return self._let_in(line, lease._numbers)
 
     def _give_back(self, lease: LeaseInProcess) -> bool:
-        """Whether anybody is parked at one of the groups."""
+        """Whether a line is parked at one of the groups."""
         is_parked = False
         for group, number in zip(lease._line.groups, lease._numbers):  # noqa: B905 - `strict` takes as long as the loop
             group.active = active = group.active - 1
@@ -268,7 +276,7 @@ class SlotsInProcess:
         heappush(group.parked, (line.waiters[0].key, line))
 
     def _unpark(self, line: Line) -> None:
-        """It is the first of those that are parked where it is."""
+        """The line is the first of those parked at its group."""
         group = line.parked_at
         assert group is not None
         heappop(group.parked)
@@ -290,12 +298,12 @@ class SlotsInProcess:
             self._longest_wait_seconds = waited
 
     def _carry_out_leaves(self) -> list[Waiter]:
-        """Give back what was left; the waiters who were let in for it are to be woken without the lock."""
+        """Give back the leases that were left. Wake the returned waiters after releasing the lock."""
         freed: dict[Group, None] = {}
         while self._left:
             lease = self._left.popleft()
             if isinstance(lease, Waiter):
-                # Perhaps for the second time: nobody could be told in its closed event loop, now its task is collected.
+                # Perhaps for the second time: it could not be woken in its closed loop, and now its task is collected.
                 if lease.gave_up:
                     continue
                 lease.gave_up = True
@@ -307,7 +315,8 @@ class SlotsInProcess:
         return self._hand_over(freed) if freed else []
 
     def _hand_over(self, groups: Collection[Group]) -> list[Waiter]:
-        """Let in whoever can go, now that these groups may have room. Afterwards, those with room have none parked."""
+        """Give slots to the waiters that can go, now that these groups may have room. A group with room ends up with
+        nothing parked."""
         let_in: list[Waiter] = []
         while True:
             first: Group | None = None
@@ -317,7 +326,7 @@ class SlotsInProcess:
             if first is None:
                 return let_in
             key, line = first.parked[0]
-            if not line.waiters or line.waiters[0].key != key:  # who was first has left
+            if not line.waiters or line.waiters[0].key != key:  # the first waiter has left
                 self._unpark(line)
                 if line.waiters:
                     self._park(line, first)
@@ -330,7 +339,7 @@ class SlotsInProcess:
             let_in.append(self._let_in(line, self._take(line)))
 
     def _let_in(self, line: Line, numbers: list[int]) -> Waiter:
-        """The first of a line that is the first parked where it is, with the token that was just drawn."""
+        """Let in the first waiter of a line that is the first parked at its group. A token was just drawn for it."""
         group = line.parked_at
         assert group is not None
         waiters = line.waiters
@@ -343,12 +352,12 @@ class SlotsInProcess:
         waiter._token = self._last_token
         group.waiting -= 1
         if waiters:
-            # Perhaps the next one is blocked elsewhere; then it is moved when this group has room.
+            # The next waiter may be blocked at another group; then the line moves when this group has room.
             heapreplace(group.parked, (waiters[0].key, line))
         else:
             heappop(group.parked)
             line.parked_at = None
-        # `_count_wait`, written out: with the lock held and for every hand-over, the call alone is felt.
+        # `_count_wait`, written out: with the lock held, the call alone costs too much of every hand-over.
         waited = self._clock() - waiter.since
         self._waited_seconds += waited
         if waited > self._longest_wait_seconds:
@@ -368,9 +377,9 @@ class SlotsInProcess:
         return line
 
     def _sweep(self) -> None:
-        """Forget lines without waiters and groups about which there is nothing to know.
+        """Forget lines without waiters, and groups without a limit, holders or counts.
 
-        Programs make up names as they go, such as one for each customer. Doubling keeps this cheap for each of them.
+        Programs make up names as they go, such as one for each customer. Doubling keeps this cheap for each name.
         """
         for group in self._groups.values():
             for _, line in group.parked:
@@ -386,15 +395,3 @@ class SlotsInProcess:
             if group in used or group.active or group.blocked or group.limit != UNLIMITED
         }
         self._sweep_at = max(SWEEP_AT_LINES, 2 * len(self._lines))
-
-
-NOTHING = iter(())
-
-
-class _Done:
-    """Something to await that is done: an iterator that has ended is all that `await` needs."""
-
-    __await__ = staticmethod(NOTHING.__iter__)  # a method of our own would be one more call for every block
-
-
-DONE: Awaitable[None] = _Done()  # type: ignore[assignment]  # mypy wants a generator, which an iterator is not

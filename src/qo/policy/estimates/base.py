@@ -1,10 +1,10 @@
-"""How long a waiting job will probably wait: the base estimate from averages, and what is told with every estimate."""
+"""How long a job in line will probably wait: the base estimate from averages, and the words of every estimate."""
 
 from __future__ import annotations
 
 from qo.job import Basis, Estimate
 from qo.policy.words import span
-from qo.settings import EstimateSettings
+from qo.settings.sections import EstimateSettings
 
 NOW = "now"
 STARTS_NOW_WITHIN_SECONDS = 1.0
@@ -28,7 +28,7 @@ def base_estimate(
 def estimate_between(
     lower: float, seconds: float, upper: float, *, position: int, settings: EstimateSettings, basis: Basis
 ) -> Estimate:
-    """An estimate with its words: the range, and that it is a first guess where it is one."""
+    """An estimate with its words: the range, marked where it is a first guess."""
     is_guess = basis is Basis.FIRST_GUESS
     is_near = position < settings.medium_confidence_below_position
     return Estimate(
@@ -42,7 +42,7 @@ def estimate_between(
 
 
 def starts_now() -> Estimate:
-    """Of a job for which a worker and all its groups have room. That was seen, so no duration is guessed."""
+    """The estimate of a job for which a worker and all its groups have room. No duration has to be guessed."""
     return Estimate(
         estimate_seconds=0.0,
         lower_bound=0.0,
@@ -54,7 +54,7 @@ def starts_now() -> Estimate:
 
 
 def not_known(reason: str) -> Estimate:
-    """In place of numbers that nobody can know, the reason why."""
+    """An estimate without numbers, whose message says why there are none."""
     return Estimate(
         estimate_seconds=None,
         lower_bound=None,

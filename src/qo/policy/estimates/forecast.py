@@ -1,4 +1,4 @@
-"""From what a store knows of the line to when each job in it will start. No I/O: it runs in a thread."""
+"""Computes when each job in line will start, from the line, the leases, the groups and the workers of a store."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from qo.job import Job
-from qo.policy.estimate import duration_of_task, duration_of_tier
-from qo.policy.groups import GLOBAL
-from qo.policy.replay import (
+from qo.policy.estimates.base import duration_of_task, duration_of_tier
+from qo.policy.estimates.durations import AverageRun, average_among, places_among
+from qo.policy.estimates.replay import (
     STEADY_WEIGHT,
     Duration,
     GivenBack,
@@ -21,18 +21,18 @@ from qo.policy.replay import (
     spread_out,
     steady,
 )
-from qo.runtime.waiting import AverageRun, average_among, places_among
-from qo.settings import Settings
-from qo.store.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
+from qo.policy.groups import GLOBAL
+from qo.settings.sections import Settings
+from qo.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
 
 MARGIN_STARTS = 2
 MARGIN_AT_LEAST_SECONDS = 1.0
 GUESS_VARIES = 0.3
-"""how much runs are taken to differ of which none was seen"""
+"""The variation that is assumed for runs of which none was seen."""
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is read from the store for one replay."""
+    """The state of the store that one replay starts from."""
 
     now: float
     line: Sequence[InLine]
@@ -43,29 +43,29 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
-    """What one replay found. `ranks` are places in line from 0, `starts` seconds from `made_at` by rank."""
+    """The result of one replay. `ranks` are places in line from 0, `starts` seconds from `made_at` by rank."""
 
     made_at: float
     ranks: Mapping[str, int]
     starts: Sequence[float]
     newcomer_seconds: float
-    """when a job would start that joins behind them all and is in no limited group of its own"""
+    """When a job would start that joins behind all others and is in no limited group of its own."""
     tasks: Sequence[str]
     tiers: Sequence[str | None]
     staffed: frozenset[str]
-    """the tasks that a live worker takes"""
+    """The tasks that a live worker takes."""
     spare_places: Mapping[str, int]
-    """by task, how many places of workers are free when all jobs in line that can start have started"""
+    """By task, how many places of workers are free once all jobs in line that can start have started."""
     spare_slots: Mapping[str, int]
-    """by group that is limited or closed, the same of its slots"""
+    """By group that is limited or closed, how many of its slots are free then."""
     margin_seconds: float
     has_data: bool
-    """whether anything that waits or runs has run before"""
+    """Whether a run of any task or tier in the line or under way was measured before."""
     shut: Mapping[str, str]
-    """the groups in which nobody can start as things stand, and why"""
+    """The groups in which no job can start at present, and the reason."""
     places: int
     averages: Mapping[tuple[str, str | None], AverageRun]
-    """how long a run takes, by the tasks and tiers in line; with `places` what the base estimate is made of"""
+    """How long a run takes, by the tasks and tiers in line. The base estimate is made of this and `places`."""
 
     def has_room_for(self, job: Job) -> bool:
         """Whether a job that joined after the replay could start now, and all ahead of it too."""
@@ -125,7 +125,7 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
 
 
 def _spare_places(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
-    """Each of those that start is taken to need a place of every task: rather too few than one too many."""
+    """Counts each job that starts against every task, so that the answer is rather too small than too large."""
     running = Counter(lease.job.worker for lease in situation.leases)
     spare: Counter[str] = Counter()
     for worker in situation.workers:
@@ -145,7 +145,7 @@ def _spare_slots(situation: Situation, starting: Sequence[InLine]) -> dict[str, 
 
 
 def _margin(situation: Situation, durations: _Durations) -> float:
-    """About the time between two starts, twice: what a run takes, by how many run at once."""
+    """Twice the time between two starts, about: the duration of a run, divided by how many run at once."""
     jobs: Sequence[Job | InLine] = [lease.job for lease in situation.leases] or situation.line[:100]
     if not jobs:
         return MARGIN_AT_LEAST_SECONDS
@@ -154,7 +154,7 @@ def _margin(situation: Situation, durations: _Durations) -> float:
 
 
 class _Durations:
-    """How long runs take: those of the task where it has run, else of the tier, else the first guess."""
+    """How long runs take, by the task where it has run, else by the tier, else by the first guess."""
 
     def __init__(self, means: Mapping[str, Mean], settings: Settings) -> None:
         self._means = means
@@ -209,7 +209,7 @@ class _Resources:
             self._add_group(group, situation)
         for worker in situation.workers:
             self._add_worker(worker)
-        self._pools.sort(key=lambda pool: len(pool[0]))  # those that can do little else are tried first
+        self._pools.sort(key=lambda pool: len(pool[0]))  # workers that take few other tasks are tried first
         self._add_leases(situation, durations)
 
     def of(self, groups: Sequence[str]) -> tuple[int, ...]:
@@ -233,7 +233,7 @@ class _Resources:
             self._limited[group.group] = self._add(group.limit - group.active)
             resources.append(self._limited[group.group])
         if group.paused:
-            resources.append(self._add(0))  # nothing gives this one back
+            resources.append(self._add(0))  # nothing gives this resource back
         elif group.closed_until is not None:
             resources.append(self._add(0))
             opens_after = max(group.closed_until.timestamp() - situation.now, 0.0)
@@ -251,7 +251,7 @@ class _Resources:
         self._pool_of_worker[worker.name] = pool
 
     def _add_leases(self, situation: Situation, durations: _Durations) -> None:
-        """What runs: which slots and place it holds, and when it will probably give them back."""
+        """Adds the running jobs: the slots and the place that each holds, and when it will probably give them back."""
         live = [lease for lease in situation.leases if lease.job.worker in self._pool_of_worker]
         orphaned = [lease for lease in situation.leases if lease.job.worker not in self._pool_of_worker]
         running = [(durations.all[durations.of(lease.job)], _ran_seconds(lease, situation.now)) for lease in live]
@@ -263,7 +263,7 @@ class _Resources:
                 held = (*held, pool)
             self.given_back.append(GivenBack(left, held))
         for lease in orphaned:
-            # Its worker is gone: nobody gives its slots back before the lease ends.
+            # Its worker is gone, so its slots are not given back before the lease ends.
             left = max(lease.expires_at.timestamp() - situation.now, 0.0)
             self.given_back.append(GivenBack(left, self._slots_of(lease)))
 

@@ -1,12 +1,12 @@
-"""How far an estimate is to be trusted, learnt from how earlier ones turned out.
+"""The range of an estimate, learnt from the errors of earlier estimates.
 
-Of every job that was promised a wait and has started, one number is kept: by what its promise has to be multiplied to
-be right. A range is then a low and a high multiplier with the wanted share of those numbers between them, and their
-median corrects what estimates get wrong on average (jobs with a higher priority that come later, say).
+For every job that was given an estimate and has started, one number is kept: the multiplier that would have made its
+estimate right. A range is then a low and a high multiplier with the wanted share of those numbers between them. Their
+median corrects the average error of estimates (from jobs with a higher priority that come later, for example).
 
 Multipliers are of `wait + margin`, on both sides: without the margin, a promise of a tenth of a second that took one
 second would count as ten times too small, and one such job would spoil the range of those that wait for an hour.
-The margin is about the time between two starts: what is smaller than that cannot be known in advance.
+The margin is about the time between two starts: no estimate can be more exact than that.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from collections.abc import Sequence
 import msgspec
 
 from qo.job import Basis, Estimate
-from qo.policy.estimate import estimate_between
-from qo.settings import EstimateSettings
+from qo.policy.estimates.base import estimate_between
+from qo.settings.sections import EstimateSettings
 
 NEWEST = 500
-"""how many of a task's multipliers count: enough for the edges of a range, few enough to follow a change"""
+"""How many of a task's multipliers count: enough for the edges of a range, few enough to follow a change."""
 BORROWED = 24
-"""how many multipliers are borrowed where a task has none of its own"""
+"""How many multipliers a task without any of its own borrows from other tasks."""
 OWN_FOR_ONE_BORROWED = 3
-"""with so many of its own it borrows one less"""
+"""For each so many multipliers of its own, a task borrows one less."""
 LEARNING_RATE = 0.005
-"""by how much of a miss the aimed-at share moves"""
+"""The part of a miss by which the aimed-at share moves."""
 UNKNOWN_WIDENS = 3.0
-"""where nothing is known yet, the edge is this many times as far away as the base estimate's"""
+"""Where nothing is known yet, the edge is so many times as far away as that of the base estimate."""
 LEAST_AIM, MOST_AIM = 0.5, 0.995
-"""bounds of the share aimed at, the first as a part of the stated one"""
+"""The bounds of the aimed-at share, the first as a part of the stated share."""
 ROUNDING = 1e-9
 BEYOND = 1.5
-"""how far outside of all that was seen an edge is put when it has to be"""
+"""How far an edge is put outside of the sample when it has to be."""
 
 
 class Multipliers(msgspec.Struct, frozen=True, gc=False):
-    """Of `wait + margin`: the edges of the range, and the middle."""
+    """The edges and the middle of a range, as multipliers of `wait + margin`."""
 
     low: float
     middle: float
@@ -46,15 +46,15 @@ class Multipliers(msgspec.Struct, frozen=True, gc=False):
 
 
 def multiplier(*, promised_seconds: float, actual_seconds: float, margin_seconds: float) -> float:
-    """By what a promise (as it came out of the replay) has to be multiplied to be right."""
+    """The multiplier that would have made the replay's estimate right."""
     return (max(actual_seconds, 0.0) + margin_seconds) / (promised_seconds + margin_seconds)
 
 
 def learn(own: Sequence[float], of_all: Sequence[float], aimed_at: float, settings: EstimateSettings) -> Multipliers:
-    """From a task's own multipliers, and those of all tasks where it has few; both oldest first.
+    """The range from a task's own multipliers, and from those of all tasks where it has few; both oldest first.
 
     The more a task has of its own the fewer it borrows from all tasks, and those from a first guess that is wider
-    than the base estimate's range. `aimed_at` is the share to have inside: the stated one, or what `next_aim` says.
+    than the base estimate's range. `aimed_at` is the share to have inside: the stated share, or that of `next_aim`.
     """
     lender = with_borrowed(sorted(of_all[-NEWEST:]), first_guesses(settings))
     sample = with_borrowed(sorted(own[-NEWEST:]), lender)
@@ -63,11 +63,11 @@ def learn(own: Sequence[float], of_all: Sequence[float], aimed_at: float, settin
 
 
 def next_aim(aimed_at: float, *, was_inside: bool, settings: EstimateSettings) -> float:
-    """What share to aim at after one more job has started, inside its range or not.
+    """The share to aim at after one more job has started, inside its range or not.
 
     Traffic changes, so fewer (or more) jobs may start inside than did among those that were learnt from. After a job
-    outside it is aimed higher, after one inside lower by less (adaptive conformal inference, Gibbs and Candès 2021):
-    in the long run the stated share holds whatever the traffic does.
+    outside, the aim is higher; after a job inside, it is lower by less (adaptive conformal inference, Gibbs and Candès
+    2021). In the long run the stated share holds whatever the traffic does.
     """
     coverage = settings.learnt_coverage
     moved = aimed_at + LEARNING_RATE * (coverage - 1 if was_inside else coverage)
@@ -84,7 +84,7 @@ def with_borrowed(own: list[float], lender: Sequence[float]) -> list[float]:
 
 
 def first_guesses(settings: EstimateSettings) -> list[float]:
-    """What is borrowed where nothing is known: as often too small as too large, four of five within the edge."""
+    """The multipliers to borrow where nothing is known: half of them too small, and four of five within the edge."""
     edge = 1 + UNKNOWN_WIDENS * settings.spread
     shape = math.log(edge) / math.log(9)
     shares = [(number + 0.5) / BORROWED for number in range(BORROWED)]
@@ -92,7 +92,7 @@ def first_guesses(settings: EstimateSettings) -> list[float]:
 
 
 def edges(sample: Sequence[float], coverage: float) -> tuple[float, float]:
-    """Low and high of a sorted sample with this share of what is to come between them, equal shares outside.
+    """The low and high edge of a sorted sample: this share of future values lies between them, equal shares outside.
 
     One more value is as likely to fall into any of the n + 1 gaps around n values, also beneath the smallest and above
     the largest. So the edges lie a little further out than the sample's own quantiles, and beyond it when they must.
@@ -105,7 +105,7 @@ def edges(sample: Sequence[float], coverage: float) -> tuple[float, float]:
 
 
 def quantile(sample: Sequence[float], share: float) -> float:
-    """Of a sorted sample, between its values."""
+    """A quantile of a sorted sample, interpolated between its values."""
     at = share * (len(sample) - 1)
     below = min(int(at), len(sample) - 1)
     above = min(below + 1, len(sample) - 1)
@@ -121,7 +121,7 @@ def ranged_estimate(
     settings: EstimateSettings,
     basis: Basis = Basis.MEASURED,
 ) -> Estimate:
-    """An estimate as people get it, from what the replay says and what was learnt of such estimates."""
+    """The estimate for people, from the replay's seconds and the learnt multipliers."""
     base = seconds + margin_seconds
     low, middle, high = (
         max(round(base * factor - margin_seconds, 3), 0.0)

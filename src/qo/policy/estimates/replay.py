@@ -1,11 +1,12 @@
-"""The line played forward: when each waiting job would start if nothing new came and runs took as long as they do.
+"""The line played forward: when each job in line would start if no job came and runs took as long as before.
 
-The same rule as a claim's: whenever something is given back, the first in line whose every group has room, and for
-whose task some worker has a free place, starts. It informs people; nothing is scheduled by it.
+The rule is that of a claim: whenever a slot or a place is given back, the first job in line starts whose every group
+has room and for whose task some worker has a free place. The result informs people; nothing is scheduled by it.
 
-What is known to be blocked is not looked at again until what blocks it has room, as in the stores. Here the line does
-not change, so whole kinds are put aside instead of jobs: jobs of one kind compete for the same things, and while the
-first of them is blocked all of them are. Moving ten thousand blocked jobs of one user is moving one kind.
+A job that is known to be blocked is not looked at again until the group that blocks it has room, as in the stores. Here
+the line does not change, so whole kinds are put aside instead of jobs: jobs of one kind compete for the same groups and
+places, and while the first of them is blocked all of them are. Moving ten thousand blocked jobs of one user is moving
+one kind.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ import msgspec
 
 NEVER = math.inf
 LOOKS_PER_JOB = 20
-"""how often kinds are examined for each waiting job, at most; two or three times is what it usually takes"""
+"""How often kinds are examined for each job in line, at most. Usually it takes two or three times."""
 
 STRATA = 32
 LOOKS_AT_A_RUN = 16
 SHORTEST_SECONDS = 1e-9
-"""what is shorter counts as nothing: a moving average of runs of 0 ms gets smaller until it cannot be divided by"""
+"""A shorter duration counts as 0: a moving average of runs of 0 ms shrinks until division by it overflows."""
 LEAST_VARIATION, MOST_VARIATION = 0.05, 2.0
 READY = -1
-"""in place of the resource in which a candidate was put aside"""
+"""Stands in place of a resource, for a candidate that was not put aside in any."""
 
 
 class Kind(msgspec.Struct, frozen=True, gc=False):
-    """What jobs compete for, and how long they take.
+    """The groups and places that jobs of this kind compete for, and how long they take.
 
     All of `groups` and any one of `pools` (the sets of worker places that take its task, in the order in which they
     are tried) must have room. Both are indices into the rooms, `seconds` is one into the durations.
@@ -57,7 +58,7 @@ def replay(
     durations: Sequence[Sequence[float]],
     looks_at_most: int | None = None,
 ) -> list[float]:
-    """When each job in line starts, in seconds from now; NEVER where nothing that happens lets it.
+    """When each job in line starts, in seconds from now; NEVER for a job that can never start.
 
     `line` is the kind of each waiting job, first in line first. `rooms` are the free places of every group and pool;
     a group may have less than none (its limit was lowered), a pool may not. Jobs of one duration take its values in
@@ -67,13 +68,13 @@ def replay(
     choices, choices_with = _choices(kinds, room)
     needs = [(*kind.groups, choices[kind.pools]) for kind in kinds]
     gates = tuple(set(needs[0]).intersection(*needs[1:])) if needs else ()
-    """what every job needs: while one of them is full, nobody is looked at"""
+    """The resources that every job needs. While one of them is full, no job is looked at."""
     behind = _by_kind(line, len(kinds))
     candidates = [(indices.pop(), READY) for indices in behind if indices]
-    """the first of each ready kind, and of those put aside in each resource with room; some are out of date"""
+    """The first job of each ready kind, and the first put aside in each resource with room; some are out of date."""
     heapify(candidates)
     parked: list[list[int]] = [[] for _ in room]
-    """by resource that was found full: the first of each kind put aside there, a heap"""
+    """By resource that was found full, a heap: the first job of each kind put aside there."""
     coming = [
         (each.after_seconds, number, _with_choices(each.resources, choices_with))
         for number, each in enumerate(given_back)
@@ -141,9 +142,9 @@ def _first_free(pools: tuple[int, ...], room: list[int]) -> int:
 
 
 def _choices(kinds: Sequence[Kind], room: list[int]) -> tuple[dict[tuple[int, ...], int], dict[int, tuple[int, ...]]]:
-    """A resource for every choice of several pools, with the free places of all of them; one pool is its own.
+    """A resource for every choice of several pools, with the free places of all of them. A single pool is its own.
 
-    Answers the resource that stands for each choice, and for each pool those of the choices it is part of.
+    Returns the resource of each choice, and for each pool the resources of the choices that it is part of.
     """
     resource_of: dict[tuple[int, ...], int] = {}
     choices_with: dict[int, tuple[int, ...]] = {}
@@ -167,7 +168,7 @@ def _with_choices(resources: tuple[int, ...], choices_with: dict[int, tuple[int,
 
 
 def _by_kind(line: Sequence[int], kinds: int) -> list[list[int]]:
-    """The places in line of each kind's jobs, last first, so that the next one is popped."""
+    """The places in line of each kind's jobs, last first, so that `pop` gives the next job."""
     indices: list[list[int]] = [[] for _ in range(kinds)]
     for index in range(len(line) - 1, -1, -1):
         indices[line[index]].append(index)
@@ -175,7 +176,7 @@ def _by_kind(line: Sequence[int], kinds: int) -> list[list[int]]:
 
 
 def _extrapolated(starts: list[float]) -> list[float]:
-    """Those that were not reached start at the pace of those that were, by their place in line."""
+    """Lets the jobs that were not reached start at the pace of the others, by their place in line."""
     reached = [start for start in starts if start is not NEVER]
     pace = max(reached, default=0.0) / max(len(reached), 1)
     return [rank * pace if start is NEVER else start for rank, start in enumerate(starts, start=1)]
@@ -185,7 +186,7 @@ def _extrapolated(starts: list[float]) -> list[float]:
 
 
 STEADY_WEIGHT = 0.03
-"""of the newest run in the averages that replays use; the 0.3 of the base estimate follows every run"""
+"""The weight of the newest run in the averages that replays use. The base estimate's 0.3 follows every run."""
 
 
 def steady(name: str) -> str:
@@ -207,10 +208,10 @@ class Duration(msgspec.Struct, frozen=True, gc=False):
 def duration_from(
     *, mean: float, mean_square: float, count: int, first: float, weight: float, unknown_variation: float = 1.0
 ) -> Duration:
-    """What a moving average tells, without the first guess that it started from.
+    """The duration in a moving average, without the first guess that it started from.
 
     After `count` values the guess still has the weight `(1 - weight) ** count`; with a guess of ten minutes and runs
-    of a second that is ten seconds after a dozen runs. What is left over are the runs themselves.
+    of a second that is ten seconds after a dozen runs. The rest comes from the runs themselves.
     """
     left = (1 - weight) ** count
     if count < 1 or left >= 1:
@@ -226,7 +227,7 @@ def duration_from(
 
 
 def spread_out(duration: Duration, strata: int = STRATA) -> tuple[float, ...]:
-    """Durations that jobs take in turn: evenly drawn, in a mixed order, their mean the mean.
+    """Durations for jobs to take in turn: evenly drawn, in a mixed order, and with the right mean.
 
     If all took exactly the mean, jobs that started together would end together, and the first of ten to end
     would seem ten times as far away as it is.
@@ -249,7 +250,7 @@ def remaining_seconds(duration: Duration, *, ran_seconds: float, share: float) -
         ends = scale * math.pow(math.pow(ran / scale, shape) - math.log1p(-share), 1 / shape)
     except OverflowError:
         ends = math.inf
-    # Too large to reckon with means that it ran far longer than such runs ever did: it may end at any moment.
+    # An overflow means that it ran far longer than such runs ever did, so it may end at any moment.
     return max(ends - ran, 0.0) if ends < math.inf else 0.0
 
 

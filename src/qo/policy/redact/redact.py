@@ -1,8 +1,8 @@
-"""What of a text a user may see.
+"""Removes from a text what a user may not see.
 
-Two things are taken out: the values that the caller knows to be secret, in every form they may be written in,
-and whatever a rule of `redact_rules` finds. That goes on until nothing more is found, so that the result is final;
-a text in which it goes on for too long is removed altogether.
+Two things are removed: the values that the caller knows to be secret, in every form they may be written in, and
+everything that a rule of `rules.py` finds. This is repeated until nothing more is found, so that the result is final.
+A text that needs too many rounds is removed altogether.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from urllib.parse import quote, quote_plus, unquote
 
-from qo.policy.redact_rules import ADDRESS, EMAIL, NAME, PLAIN_WORDS, RULES, SECRET, WORKING_FOLDERS
+from qo.policy.redact.rules import ADDRESS, EMAIL, NAME, PLAIN_WORDS, RULES, SECRET, WORKING_FOLDERS
 
 EVERYTHING = "[removed]"
 
@@ -30,11 +30,11 @@ _compiled = cache(re.compile)
 
 
 def redact(text: str, *, secrets: Collection[str] = ()) -> str:
-    """What of a text a user may see: secrets, tokens, home paths and addresses replaced by a word in brackets.
+    """The text for a user, with secrets, tokens, home paths and addresses replaced by a word in brackets.
 
-    Any of `secrets` goes wherever it stands, also url-quoted, in base64 or escaped. The rest is found by its
-    name or its shape (see `redact_rules`), so a secret that looks like an ordinary word is found only if it is
-    named or given. Redacting what was redacted changes nothing. Never raises.
+    Each of `secrets` is replaced everywhere, also url-quoted, in base64 or escaped. Other secrets are found by their
+    name or shape (see `rules.py`), so a secret that looks like an ordinary word is found only if it is named or given.
+    Redacting a redacted text changes nothing. Never raises.
     """
     forms = {form for secret in secrets if len(secret) <= len(text) for form in _forms_of(secret)}
     for _ in range(ROUNDS):

@@ -1,4 +1,4 @@
-"""Where the bucket is: urls, and what may stand in them."""
+"""The url of a bucket, and the options that it may have."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Its text never holds a secret: options may be credentials and are left out."""
+class BucketAddress:
+    """A bucket and a prefix in it. Its text leaves out the options, because they may be credentials."""
 
     scheme: str
     bucket: str
     prefix: str = ""
     endpoint: str | None = None
     options: dict[str, str] = field(default_factory=dict, repr=False)
-    """of the url, without the endpoint"""
+    """The options of the url, without the endpoint."""
 
     def __str__(self) -> str:
         at = f" at {self.endpoint}" if self.endpoint else ""
@@ -43,13 +43,12 @@ class Address:
 
     @property
     def plain_http(self) -> bool:
-        """Only where an endpoint that says so was asked for: over the internet, anybody on the way could let
-        themselves in."""
+        """True only when the endpoint itself begins with http://, because the connection can then be read by others."""
         return self.endpoint is not None and self.endpoint.startswith("http://")
 
 
-def parse_address(url: str) -> Address:
-    """What a url and the usual environment say. Raises SettingsError, whose text holds no option's value."""
+def parse_bucket_url(url: str) -> BucketAddress:
+    """Read a url and the provider's environment variables. The text of a `SettingsError` contains no option's value."""
     try:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
@@ -64,11 +63,11 @@ def parse_address(url: str) -> Address:
     endpoint = options.pop("endpoint", None) or next(filter(None, named), None)
     if endpoint is not None and not re.match(r"https?://[^@?#]+$", endpoint):
         raise SettingsError("concurrency.store has an endpoint that is no address; use https://host or http://host.")
-    return Address(parts.scheme, parts.netloc, _prefix(parts.path), endpoint, options)
+    return BucketAddress(parts.scheme, parts.netloc, _prefix(parts.path), endpoint, options)
 
 
 def _prefix(path: str) -> str:
-    """Checked rather than encoded: whoever wrote it has written it into access rules too, letter by letter."""
+    """The prefix, checked and not encoded: access rules contain it letter by letter."""
     prefix = unquote(path).strip("/")
     for part in prefix.split("/") if prefix else ():
         if not _PART.fullmatch(part):

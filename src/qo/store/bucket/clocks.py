@@ -1,4 +1,4 @@
-"""The two clocks. Only the first one decides anything."""
+"""Two clocks: elapsed time decides when a lease ends, wall time is only shown to people."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ _COUNTS_SLEEP: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def elapsed_seconds() -> float:
-    """Seconds since some moment, never set back. Where the system offers it, time asleep counts too: on a laptop or
-    a virtual machine that was suspended, a holder must find its lease gone rather than as young as before."""
+    """Seconds since some fixed moment; the clock is never set back.
+
+    Time asleep counts where the system offers it: after a laptop or virtual machine was suspended, a holder must see
+    that its lease has run out.
+    """
     return time.monotonic() if _COUNTS_SLEEP is None else time.clock_gettime(_COUNTS_SLEEP)
 
 

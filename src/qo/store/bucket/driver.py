@@ -1,4 +1,4 @@
-"""From an address to obstore's client."""
+"""The client of the library obstore for an address."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from qo.errors import SettingsError
-from qo.store.bucket.address import Address
+from qo.store.bucket.address import BucketAddress
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, ObjectStore, RetryConfig
 
 CONNECT_SECONDS = 5.0
 ENDPOINT_NAMES = {"s3": ("endpoint", "aws_endpoint_url_s3"), "gs": ("base_url",), "az": ("endpoint",)}
-"""Under both of its names on S3, or an endpoint from the environment would win over the url's."""
+"""The driver's names for the endpoint. On S3 both are set, or one from the environment would win over the url's."""
 
 
-def client_for(address: Address, *, request_seconds: float) -> ObjectStore:
-    """What the address leaves open, credentials above all, the driver takes from the usual environment."""
+def client_for(address: BucketAddress, *, request_seconds: float) -> ObjectStore:
+    """A client for the address. The driver takes missing options, such as credentials, from the environment."""
     from obstore.exceptions import BaseError
     from obstore.store import AzureStore, GCSStore, S3Store
 
@@ -29,12 +29,12 @@ def client_for(address: Address, *, request_seconds: float) -> ObjectStore:
         "connect_timeout": timedelta(seconds=min(CONNECT_SECONDS, request_seconds)),
         "timeout": timedelta(seconds=request_seconds),
     }
-    # It would send a write again without looking whether the first one had arrived.
+    # The driver would repeat a write without checking whether the first one took effect.
     retry: RetryConfig = {"max_retries": 0}
     try:
         match address.scheme:
             case "s3":
-                # Some servers know only the deletion of one object.
+                # Some servers cannot delete several objects in one request.
                 config["disable_bulk_delete"] = True
                 return S3Store(address.bucket, config=config, client_options=client, retry_config=retry)
             case "gs":

@@ -1,4 +1,4 @@
-"""Taking, prolonging and freeing one slot, and what this process holds. Each change is one conditional write."""
+"""Take, prolong and free one slot, and remember the slots of this process. Each change is one conditional write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from qo.store.bucket.record import SlotRecord, decode, encode
 from qo.store.bucket.watch import SlotSeen, Watch
 
 TRIES = 5
-"""at a record that others change at the same moment"""
+"""How often a change is tried when other processes change the same record."""
 
 
 class Holdings:
@@ -30,7 +30,7 @@ class Holdings:
         self._clock = clock
         self._wall_clock = wall_clock
         self._leases: dict[tuple[str, int], SlotLease] = {}
-        """Also those that were lost, until they are released: what was lost must not be renewed by its name."""
+        """Includes lost leases until they are released, because a lost lease must not be renewed."""
         self._lock = threading.Lock()
 
     def lease(self, group: str, slot_id: int, holder: str) -> SlotLease | None:
@@ -48,7 +48,7 @@ class Holdings:
         lease_seconds: float,
         limit: int | None,
     ) -> bool:
-        """Take a slot that is free, run out or the holder's own, if it is still as it was seen. None: never taken."""
+        """Take a slot that is free, expired or the holder's own, if it still is as `seen` (None: never taken)."""
         sent_at = self._clock()
         own = self.lease(group, slot_id, holder)
         record = SlotRecord(
@@ -75,12 +75,12 @@ class Holdings:
             self._leases[group, slot_id] = lease
         if lease.still_held(self._clock()):
             return True
-        # The write took a whole lease, and others may have counted it down by now.
+        # The write took a whole lease, so another process may already take the slot.
         await self.free(group, slot_id, holder)
         return False
 
     async def prolong(self, group: str, slot_id: int, holder: str, *, additional_seconds: float | None) -> bool:
-        """Add to the end of a lease, or with None begin it anew without making it shorter."""
+        """Add to the end of a lease, or with None restart it without making it shorter."""
         lease = self.lease(group, slot_id, holder)
         if lease is not None and not lease.still_held(self._clock()):
             return False
@@ -92,7 +92,7 @@ class Holdings:
                 self._lose(lease)
                 return False
             sent_at = self._clock()
-            # How much is left of a record that another process wrote is not known here; all of it is the most.
+            # This process cannot know how much is left of a lease that another one wrote: at most all of it.
             left = record.free_after_seconds
             if lease is not None and known is lease.stored:
                 left = lease.ends_at - sent_at
@@ -109,7 +109,7 @@ class Holdings:
     async def free(self, group: str, slot_id: int, holder: str) -> bool:
         lease = self.lease(group, slot_id, holder)
         if lease is not None:
-            # First of all: once the write is on its way, somebody else may have the slot at any moment.
+            # Before the write is sent: from then on another process may take the slot at any moment.
             with self._lock:
                 self._leases.pop((group, slot_id), None)
         key = slot_key(group, slot_id)
@@ -125,7 +125,7 @@ class Holdings:
         raise self._unsettled(key)
 
     async def free_as_seen(self, group: str, slot_id: int, seen: SlotSeen) -> bool:
-        """Whoever holds it. False: it was renewed or taken since it was seen."""
+        """Free a slot whatever its holder. Returns False when it was renewed or taken since it was seen."""
         return (await self._write(group, slot_id, self._freed(seen.record), expected=seen.stored)).written
 
     # --- within -----------------------------------------------------------------------------------------------
@@ -137,8 +137,10 @@ class Holdings:
         return outcome
 
     def _keep(self, lease: SlotLease) -> bool:
-        """Whether the lease is held, now that it was prolonged. It is not if it was released meanwhile, or if to
-        prolong it took longer than it lasts."""
+        """Remember a prolonged lease, and return whether it is held.
+
+        It is not when it was released meanwhile, or when prolonging it took longer than it lasts.
+        """
         place = lease.group, lease.slot_id
         with self._lock:
             present = self._leases.get(place)
@@ -158,7 +160,7 @@ class Holdings:
                 self._leases[place] = msgspec.structs.replace(present, sent_at=-inf)
 
     def _next_token(self, seen: SlotSeen | None) -> int:
-        """As in the other stores. Within one slot it grows whatever the clocks say."""
+        """A token as in the other stores. Within one slot it always grows, whatever the clocks say."""
         microseconds = int(self._wall_clock().timestamp() * 1_000_000)
         return microseconds if seen is None else max(seen.record.token + 1, microseconds)
 

@@ -1,4 +1,4 @@
-"""What a holder knows of its own slot."""
+"""A slot that this process holds, and until when."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from qo.store.bucket.objects import Stored
 from qo.store.bucket.record import SlotRecord
 
 CLOCK_DRIFT = 0.01
-"""Two clocks that nobody sets still do not run at quite the same speed. A hundredth is far more than they differ by,
-and leaves a holder a moment to stop in."""
+"""Clocks of two machines run at slightly different speeds. One percent is far more than they differ, and leaves a
+holder some time to stop."""
 
 
 class SlotLease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A slot that was held when this was made. Nobody else takes it before `deadline`, so the work must stop by then.
+    """A slot that was held when this was made. No other process takes it before `deadline`; the work must stop by then.
 
-    `sent_at` is when the last write that succeeded was *sent*, by the elapsed clock of the `BucketSlots` it is from.
-    A contender begins to count when it has received that write, which is later on every clock: so a holder that
-    cannot renew gives up first, whatever the clocks on the walls say.
+    `sent_at` is when the last successful write was *sent*, on the elapsed clock. A contender starts to count when it
+    has received that write, which is always later. So a holder that cannot renew gives up first, whatever the wall
+    clocks say.
     """
 
     group: str
@@ -32,7 +32,7 @@ class SlotLease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def token(self) -> int:
-        """Larger than that of every earlier holding of this slot: what guards a resource may refuse smaller ones."""
+        """Greater than the token of any earlier holder of this slot, so that a resource can reject late writes."""
         return self.record.token
 
     @property

@@ -1,13 +1,12 @@
-"""Objects in a bucket: listed, read, and written under a condition, with every answer made certain.
+"""Objects in a bucket: list, read, and write under a condition, with a definite result.
 
-A conditional write that failed may have happened: the reply may be lost, the server may have said 500 after the
-fact, and a repetition of a write that had happened is answered with 412. So whatever the failure was, the object is
-read back, and what stands there decides:
+A conditional write that failed may have taken effect: the reply may be lost, the server may have answered 500 after
+writing, and repeating a write that took effect is answered with 412. So after any failure the object is read back:
 
-- our own body: written;
-- another one than the condition asked for: not written, and never will be, for bodies never come back;
-- still what the condition asked for: not written yet. The same bytes are sent again under the same condition, so
-  that however many of them arrive and whenever, one at most takes effect.
+- it has our own body: written;
+- it has another body than the condition asked for: not written, and it never will be, as no body is written twice;
+- it still has the body that the condition asked for: not written yet. The same bytes are sent again under the same
+  condition, so at most one of these requests takes effect, however late it arrives.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from qo import chance
 from qo.errors import SettingsError, StoreUnavailable
 from qo.forking import when_forked
-from qo.store.bucket.address import Address
+from qo.store.bucket.address import BucketAddress
 
 try:
     import obstore
@@ -44,7 +43,7 @@ FIRST_PAUSE_SECONDS = 0.1
 READS_AT_ONCE = 16
 WRITES_AT_ONCE = 32
 
-# FileNotFoundError is what a missing bucket is to a write. A built-in TimeoutError or ConnectionError is an OSError.
+# A write to a missing bucket raises FileNotFoundError. A built-in TimeoutError or ConnectionError is an OSError.
 FAILURES = (BaseError, OSError)
 NOT_ALLOWED = (PermissionDeniedError, UnauthenticatedError)
 CONDITION_FAILED = (AlreadyExistsError, PreconditionError)
@@ -54,7 +53,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class Stored(NamedTuple):
-    """A body, and what a condition has to name so that it holds only while that body stands."""
+    """A body, and the ETag and version by which a condition can name it."""
 
     body: bytes
     e_tag: str | None
@@ -62,26 +61,26 @@ class Stored(NamedTuple):
 
     @property
     def condition(self) -> dict[str, str]:
-        # Which of the two counts is the store's affair: S3 and Azure go by the first, Google by the second.
+        # S3 and Azure compare the ETag, Google the version.
         named = {"e_tag": self.e_tag, "version": self.version}
         return {name: value for name, value in named.items() if value is not None}
 
 
 class Outcome(NamedTuple):
-    """Of a conditional write. `stored` is what stands there now: ours if written, else what was in the way."""
+    """The result of a conditional write. `stored` is now in the bucket: ours, or the one in the way."""
 
     written: bool
     stored: Stored | None
 
 
 class Objects:
-    """Requests are made in threads. The driver's own coroutines are resolved by threads of its own, which nobody waits
-    for when Python ends: of a hundred programs that ended right after their last request, three were aborted.
+    """Sends requests in threads, apart for reads and writes, so that a renewal does not wait behind many reads.
 
-    Writes have threads to themselves, so that renewals do not wait behind the reads of many who look for a slot.
+    The driver's own coroutines are not used. They are completed by threads that Python does not wait for at exit: of a
+    hundred programs that ended right after their last request, three were aborted.
     """
 
-    def __init__(self, store: ObjectStore, address: Address, *, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, store: ObjectStore, address: BucketAddress, *, sleep: Sleep = asyncio.sleep) -> None:
         self._store = store
         self._readers = ThreadPoolExecutor(READS_AT_ONCE, thread_name_prefix="qo-bucket-read")
         self._writers = ThreadPoolExecutor(WRITES_AT_ONCE, thread_name_prefix="qo-bucket-write")
@@ -92,14 +91,14 @@ class Objects:
         when_forked(self, Objects._begin_anew)
 
     def _begin_anew(self) -> None:
-        self._is_forked = True  # the driver has threads, too, and does not begin anew
+        self._is_forked = True  # the driver has threads of its own, which do not survive a fork
 
     def close(self) -> None:
         for threads in (self._readers, self._writers):
             threads.shutdown(wait=False)
 
     async def listed(self, folder: str) -> dict[str, str | None]:
-        """The ETags of all objects in a folder and below, by key."""
+        """The ETags by key of all objects in a folder and its subfolders."""
 
         def list_now() -> dict[str, str | None]:
             found = obstore.list(self._store, self._folder + folder).collect()
@@ -108,7 +107,7 @@ class Objects:
         return await self._patiently(lambda: self._in(self._readers, list_now))
 
     async def folders(self, folder: str) -> list[str]:
-        """The names of the folders in a folder, with one request for a thousand of them, whatever is in them."""
+        """The names of the folders in a folder: one request for each thousand of them, however full they are."""
 
         def list_now() -> list[str]:
             found = obstore.list_with_delimiter(self._store, self._folder + folder)
@@ -123,10 +122,10 @@ class Objects:
         return list(await asyncio.gather(*map(self.read, keys)))
 
     async def write(self, key: str, body: bytes, *, expected: Stored | None) -> Outcome:
-        """Write `body` if `expected` still stands there; None: if nothing does.
+        """Write `body` if the object still is `expected`; with None, if there is no object.
 
-        `body` must be unlike any other, or it could not be told from another's. Raises StoreUnavailable where it
-        cannot be known what happened; the write may then still take effect, until somebody else's does.
+        `body` must be unique, so that it is recognised when it is read back. Raises `StoreUnavailable` when the result
+        cannot be found out; the write may then still take effect, until another write does.
         """
         failure: Exception | None = None
         for attempt in range(ATTEMPTS):
@@ -150,7 +149,7 @@ class Objects:
         raise self._unavailable(failure) from failure
 
     async def write_once(self, key: str, body: bytes, *, expected: Stored | None) -> Stored:
-        """Raises one of FAILURES, after which nothing is certain."""
+        """Send one write. After one of `FAILURES` it is not known whether it took effect."""
         mode: Any = "create" if expected is None else expected.condition
 
         def put_now() -> Stored:
@@ -160,7 +159,7 @@ class Objects:
         return await self._in(self._writers, put_now)
 
     async def refuses(self, key: str, body: bytes, *, expected: Stored | None) -> bool:
-        """Whether a write whose condition does not hold is answered so, rather than carried out."""
+        """Whether the server refuses a write whose condition does not hold."""
 
         async def try_once() -> bool:
             try:
@@ -172,7 +171,7 @@ class Objects:
         return await self._patiently(try_once)
 
     async def remove(self, key: str) -> None:
-        """Whatever stands there: so only what nobody else can have written. Not being there is not an error."""
+        """Delete an object without a condition: only one that no other process writes. It may be missing."""
 
         def delete_now() -> None:
             try:
@@ -210,7 +209,7 @@ class Objects:
         return await asyncio.get_running_loop().run_in_executor(threads, request)
 
     async def _pause(self, attempt: int) -> None:
-        # Never the same for all who wait: what made one fail is often that all came at once.
+        # Random, because requests often fail when many are sent at the same moment.
         await self._sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1) * chance.between(0.5, 1))
 
     def _unavailable(self, error: Exception) -> StoreUnavailable:
@@ -227,6 +226,6 @@ class Objects:
 
 
 def _said(error: Exception) -> str:
-    """The driver's own words, less its debugging details and what a url has after its `?`, which may be a key."""
+    """The driver's message without debugging details, and without the query of a url, which may contain a key."""
     first_line = str(error).partition("\n")[0].partition("<")[0]
     return re.sub(r"\?\S*", "", first_line).strip(" :") or type(error).__name__

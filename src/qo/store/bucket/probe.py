@@ -1,5 +1,7 @@
-"""Whether a store keeps the conditions that it is given. Several take them, ignore them and answer as if all was well:
-on those every contender would win."""
+"""Checks that a bucket enforces conditional writes.
+
+Some servers accept the conditions and ignore them: there, every contender for a slot would get it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ log = logging.getLogger("qo.store")
 
 
 async def probe(objects: Objects) -> None:
-    """Raises StoreUnavailable for a store whose conditions cannot be relied upon. Leaves nothing behind."""
-    # A name of its own, so that many can begin at once, and so that the deletion needs no condition.
+    """Raise `StoreUnavailable` for a bucket that does not enforce conditions. Leaves no object behind."""
+    # A unique name, so that many processes can probe at once, and the deletion needs no condition.
     key = f"{PROBES}/{new_mark()}"
     created = await objects.write(key, _body(), expected=None)
     try:

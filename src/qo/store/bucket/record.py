@@ -1,7 +1,7 @@
-"""What the objects hold, as JSON. Every body has a mark of its own, so no two writes are alike.
+"""The JSON that the objects contain. Every body has a unique mark, so no two writes are equal.
 
-That is more than a way to know one's own writes again: S3 makes an ETag from the content, and with the same content
-a condition on a record of long ago would hold again.
+A process recognises its own writes by the mark. Also, S3 makes an ETag from the content: if two bodies could be equal,
+a condition on an old record could hold again.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from qo.errors import StoreUnavailable
 
 
 class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Who holds a slot. `holder` None: nobody does."""
+    """The state of one slot. It is free when `holder` is None."""
 
     holder: str | None
     worker_id: str | None
     token: int
-    """of this holding: larger than that of every holding of this slot before. A free record keeps the last one"""
+    """Greater than the token of any earlier holder of this slot. A free slot keeps the last one."""
     lease_seconds: float
-    """what was asked for, and what a renewal gives"""
+    """The lease that the holder asked for, and that each renewal gives."""
     free_after_seconds: float
-    """who has seen this very record for so long may take the slot"""
+    """A process that has seen this record unchanged for this long may take the slot."""
     renewals: int
     expires_at: datetime
-    """by the clock of whoever wrote this: for people to read, compared with nothing"""
+    """For people to read: the end of the lease on the writer's wall clock. No code compares it."""
     mark: str
     limit: int | None = None
-    """The limit that the holder gave when it took the slot. A limit that was set on the group counts instead."""
+    """The limit that the holder gave when it took the slot. A limit that was set on the group wins over it."""
 
 
 class LimitRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How many slots a group has. None: the limit was removed."""
+    """A group's limit. `slots` is None when the limit was removed."""
 
     slots: int | None
     set_at: datetime
@@ -53,7 +53,7 @@ def decode(body: bytes, kind: type[Record], *, key: str) -> Record:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as wrong:
-        # Neither free nor held: to take such a slot might over-subscribe, to pass it by would lose it silently.
+        # Taking such a slot might exceed the limit; skipping it would silently lose a slot.
         raise StoreUnavailable(
             f"The object {key!r} was not written by this version of qo ({wrong}); see what it is, then remove it."
         ) from None

@@ -1,4 +1,4 @@
-"""Which slots may be taken now. Pure: what is known goes in, numbers come out."""
+"""Which slots may be taken now. A pure function of the limit and the slots that are held."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Collection
 
 
 def slots_to_try(limit: int, held: Collection[int]) -> list[int]:
-    """The free numbers below the largest bound at which all that are held from it on, and every number below it,
-    are no more than the limit.
+    """The free slots below a bound. The bound plus the number of slots held at or above it is at most the limit.
 
-    The bound is the limit itself unless the limit was lowered and holders have stayed above it. To count them and
-    then take any free number would not do: several contenders would count the same and each take another one.
+    The bound is the limit itself, unless the limit was lowered while slots above it were held. Counting the holders
+    and then taking any free slot would not be safe: two contenders could see the same count and take different slots.
     """
     bound = limit
     while bound and bound + sum(slot_id >= bound for slot_id in held) > limit:

@@ -1,7 +1,7 @@
-"""Slots of groups as objects in a bucket, one object a slot, changed by conditional writes only.
+"""Slots of groups as objects in a bucket, one object for each slot, changed only by conditional writes.
 
-A slot is given back by writing a free record over it, never by deletion: not every store keeps a condition on a
-deletion, so a late one could remove the record of the next holder; and a free record remembers the last token.
+A slot is given back by writing a free record over it, never by deleting it. Some servers ignore the condition of a
+deletion, so a late one could remove the next holder's record. A free record also keeps the last token.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from weakref import WeakValueDictionary
 from qo import chance
 from qo.errors import InvalidValue, LeaseAlive, QoError, SlotNotFound, StoreUnavailable
 from qo.ids import new_mark
-from qo.store.bucket.address import parse_address
-from qo.store.bucket.clock import elapsed_seconds, utc_now
+from qo.policy.checks import check_by, check_finite, check_group, check_name, check_number, shown
+from qo.store.bucket.address import parse_bucket_url
+from qo.store.bucket.clocks import elapsed_seconds, utc_now
 from qo.store.bucket.driver import client_for
 from qo.store.bucket.holdings import TRIES, Holdings
 from qo.store.bucket.keys import MAX_SLOTS, ROOT, limit_key, name_of
@@ -26,8 +27,7 @@ from qo.store.bucket.probe import probe
 from qo.store.bucket.record import LimitRecord, SlotRecord, decode, encode
 from qo.store.bucket.room import slots_to_try
 from qo.store.bucket.watch import View, Watch
-from qo.store.check_value import check_by, check_finite, check_group, check_name, check_number, shown
-from qo.store.values import GroupStatus, SlotInfo, Source
+from qo.values import GroupStatus, SlotInfo, Source
 
 REQUEST_SECONDS = 10.0
 MAX_LEASE_SECONDS = 30 * 86_400.0
@@ -38,25 +38,25 @@ Answer = TypeVar("Answer")
 class Acquired(NamedTuple):
     slot_id: int | None
     fresh: bool
-    """False where the holder had the slot before"""
+    """False when the holder already had the slot before this call."""
 
 
 class BucketSlots:
-    """The slots of all groups below one prefix of one bucket. Nothing is kept anywhere else.
+    """The slots of all groups below one prefix of one bucket. No other storage is used.
 
-    **Never over-subscribed, whatever the clocks say.** A slot whose holder is gone is taken over only by somebody
-    who has itself seen the same record for a whole lease, on a clock that nobody sets; a holder that could not renew
-    for a whole lease sees in `still_held` that it has lost it, before anybody else may take it. So a dead holder's
-    slot comes free one lease after the others have first *looked*, and a process that has just begun has seen
-    nothing yet. (The one exception is that of every store: code that goes on although its lease is lost. The token
-    makes it refusable.)
+    **The limit is never exceeded, whatever the clocks say.** A process takes over a dead holder's slot only after it
+    has itself seen the same record for a whole lease, on a clock that cannot be set. A holder that could not renew for
+    a whole lease sees in `still_held` that it has lost the slot, before any other process may take it. So a dead
+    holder's slot comes free one lease after the other processes first *looked*; a process that has just started has
+    seen nothing yet. (The exception is the same as on every store: code that goes on after it lost its lease. The
+    token lets a resource reject its writes.)
 
-    **A holder's name is its right to the slot.** Whoever names it may renew, extend, release and take it again, from
-    any process. Two that run at once need two names: a job's run, for example, one with its token in it.
+    **A holder's name is its right to the slot.** A call with that name may renew, extend, release and retake it, from
+    any process. Holders that exist at the same time need different names; for a job's run, put its token in the name.
 
-    All calls but `try_acquire` may come from several event loops at once, such as a heartbeat's. A call raises
-    StoreUnavailable when the bucket does not answer in a few attempts; what was asked for may then have happened or
-    still happen, and asking again is safe.
+    All calls except `try_acquire` may come from several event loops at once, such as the heartbeat's. A call raises
+    `StoreUnavailable` when the bucket does not answer after a few attempts. The change may then have happened, or
+    still happen; repeating the call is safe.
     """
 
     def __init__(
@@ -87,14 +87,13 @@ class BucketSlots:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         shuffle: Callable[[list[int]], None] = chance.shuffle,
     ) -> Self:
-        """On `s3://bucket/prefix`, `gs://…` or `az://…`; endpoint, region and credentials from the environment that
-        the tools of each use, or from the url's query.
+        """Open `s3://bucket/prefix`, `gs://…` or `az://…`. Endpoint, region and credentials come from the url's query,
+        or from the environment variables that each provider's tools use.
 
-        Raises SettingsError for a url that is none of these, StoreUnavailable for a bucket that cannot be reached
-        or does not keep conditions. `request_seconds` is how long one request may take; a lease should be several
-        times as long.
+        Raises `SettingsError` for another url, `StoreUnavailable` for a bucket that cannot be reached or does not
+        enforce conditions. `request_seconds` is the timeout of one request; a lease should be several times as long.
         """
-        address = parse_address(url)
+        address = parse_bucket_url(url)
         objects = Objects(client_for(address, request_seconds=request_seconds), address, sleep=sleep)
         try:
             await probe(objects)
@@ -104,8 +103,10 @@ class BucketSlots:
         return cls(objects, clock=clock, wall_clock=wall_clock, shuffle=shuffle)
 
     async def close(self) -> None:
-        """The last call. Waits for what is still being given back; slots that are held stay so until they are
-        released elsewhere or run out."""
+        """Close the connection, after releases under way have ended.
+
+        Held slots stay held until another process releases them or their leases run out.
+        """
         loop = asyncio.get_running_loop()
         while mine := [task for task in tuple(self._unfinished) if task.get_loop() is loop]:
             await asyncio.wait(mine)
@@ -118,9 +119,9 @@ class BucketSlots:
     ) -> int | None:
         """The number of the slot that `holder` now holds for `lease_seconds`, or None when all are taken.
 
-        A holder that has a slot gets the same one again, its lease begun anew. A limit that was set on the group
-        counts instead of `limit`, which may then be None. Whoever is cancelled in here holds nothing new: a slot
-        that was taken all the same is given back.
+        A holder that has a slot gets the same one again, with a new lease. A limit that was set on the group wins over
+        `limit`, which may then be None. A caller that is cancelled here holds nothing new: a slot that was taken
+        nevertheless is given back.
         """
         check_group(group)
         if limit is not None:
@@ -137,47 +138,47 @@ class BucketSlots:
             raise
 
     async def renew(self, group: str, slot_id: int, holder: str) -> bool:
-        """Begin the lease anew, for as long as it was taken for, or until its present end if that is later.
+        """Restart the lease with its full duration, or keep its present end if that is later.
 
-        False: the holder does not hold this slot (any more), and nothing was changed. A lease that this process
-        took and lost stays lost, also when nobody has taken the slot since: the work was to stop when it ran out.
+        Returns False, and changes nothing, when the holder does not hold this slot (any more). A lease that this
+        process lost stays lost, even if the slot is still free: the work should have stopped when it ran out.
         """
         _check_slot(group, slot_id, holder)
         return await self._holdings.prolong(group, slot_id, holder, additional_seconds=None)
 
     async def extend_lease(self, group: str, slot_id: int, holder: str, additional_seconds: float) -> bool:
-        """Add to the end of the lease; renewals do not shorten it. False as with `renew`.
+        """Add to the end of the lease; renewals do not shorten it. Returns False as `renew` does.
 
-        In another process than the one that took the slot, this adds to a whole lease from now, for how much of it
-        is left is not known there; and the one that took it learns of it with its next renewal.
+        In a process that did not take the slot, this adds to a whole lease from now, because it is not known there
+        how much is left. The process that took it learns of the extension with its next renewal.
         """
         _check_slot(group, slot_id, holder)
         _check_seconds("additional_seconds", additional_seconds)
         return await self._holdings.prolong(group, slot_id, holder, additional_seconds=float(additional_seconds))
 
     async def release(self, group: str, slot_id: int, holder: str) -> bool:
-        """Give the slot back. False: the holder did not hold it (any more), and nothing was changed.
+        """Give the slot back. Returns False, and changes nothing, when the holder did not hold it (any more).
 
-        From the call on `still_held` is false here, whatever becomes of the call. To cancel it does not stop it.
+        `still_held` is false from the start of the call, whether or not it succeeds. Cancelling does not stop it.
         """
         _check_slot(group, slot_id, holder)
         return await asyncio.shield(self._begin(self._holdings.free(group, slot_id, holder)))
 
     def lease(self, group: str, slot_id: int, holder: str) -> SlotLease | None:
-        """What this process knows of a slot that it took, with its deadline. Every renewal makes a new one."""
+        """The lease of a slot that this process took, with its deadline. Every renewal makes a new one."""
         return self._holdings.lease(group, slot_id, holder)
 
     def still_held(self, group: str, slot_id: int, holder: str, now: float | None = None) -> bool:
-        """Whether this process took the slot and may go on, by its own clock alone; asks nobody."""
+        """Whether this process took the slot and still holds it, by its own clock. Sends no request."""
         lease = self.lease(group, slot_id, holder)
         return lease is not None and lease.still_held(self._clock() if now is None else now)
 
     # --- groups -----------------------------------------------------------------------------------------------
 
     async def cleanup_expired(self, group: str) -> int:
-        """Free the slots that this process has seen unchanged for a lease of theirs; how many that were.
+        """Free the slots that this process has seen unchanged for a whole lease, and return how many they were.
 
-        Nothing depends on it: `try_acquire` takes such slots too.
+        It is never necessary: `try_acquire` takes such slots too.
         """
         check_group(group)
         view = await self._watch.look(group)
@@ -189,8 +190,10 @@ class BucketSlots:
         return freed
 
     async def get_status(self, group: str) -> GroupStatus:
-        """Who holds what, less those that this process has seen unchanged for a lease. `expires_at` is what the
-        holders' own clocks said. Where no limit was set, it is the one that the newest holder gave."""
+        """The limit and the holders of a group, without those that this process has seen unchanged for a whole lease.
+
+        `expires_at` is by the holders' own clocks. Without a limit on the group, the newest holder's is returned.
+        """
         check_group(group)
         view = await self._watch.look(group)
         slots = tuple(_slot_info(slot_id, view.slots[slot_id].record) for slot_id in sorted(view.held(self._clock())))
@@ -202,18 +205,18 @@ class BucketSlots:
         )
 
     async def groups(self) -> list[str]:
-        """The names of all groups of which there is anything here, in order. One request for a thousand of them.
+        """The names of all groups that ever had a limit or a holder here, sorted. One request for each thousand.
 
-        Names too long to be read back from their keys are left out.
+        Names that were too long for a key are left out.
         """
         names = map(name_of, await self._objects.folders(ROOT))
         return sorted(name for name in names if name is not None)
 
     async def release_slot(self, group: str, slot_id: int, *, force: bool = False) -> str:
-        """Take a slot from its holder, by hand, and tell who that was.
+        """Take a slot from its holder by hand, and return the holder's name.
 
-        Without `force` only from one whose lease this process has itself seen run out. The holder learns of it with
-        its next renewal and not sooner; until then it may go on beside its successor. Raises SlotNotFound, LeaseAlive.
+        Without `force`, only when this process has itself seen the lease run out. The holder notices with its next
+        renewal; until then it may run beside its successor. Raises `SlotNotFound`, `LeaseAlive`.
         """
         check_group(group)
         check_number("slot_id", slot_id, 0)
@@ -228,20 +231,20 @@ class BucketSlots:
         raise StoreUnavailable(f"Slot {slot_id} of group {shown(group)} changed {TRIES} times in a row; try again.")
 
     async def limit(self, group: str) -> int | None:
-        """The limit that was set on the group; None: each caller's own counts."""
+        """The limit that was set on the group, or None when each caller's own limit counts."""
         check_group(group)
         key = limit_key(group)
         stored = await self._objects.read(key)
         return None if stored is None else decode(stored.body, LimitRecord, key=key).slots
 
     async def set_limit(self, group: str, slots: int, *, by: str | None = None) -> None:
-        """For everybody who begins to acquire after this. Lowered below the present use, it lets holders finish and
-        admits nobody until there is room."""
+        """Set the limit for every acquire that begins after this. When it is lowered below the present use, holders
+        finish, and no slot is given out until there is room."""
         check_number("limit", slots, 0, MAX_SLOTS)
         await self._write_limit(group, slots, by)
 
     async def remove_limit(self, group: str, *, by: str | None = None) -> None:
-        """Each caller's own limit counts again. That none was set is not an error."""
+        """Remove the group's limit, so that each caller's own counts again. A missing limit is not an error."""
         await self._write_limit(group, None, by)
 
     # --- within -----------------------------------------------------------------------------------------------
@@ -249,7 +252,7 @@ class BucketSlots:
     async def _acquire(
         self, group: str, limit: int | None, holder: str, worker_id: str | None, lease_seconds: float
     ) -> Acquired:
-        # Two at once for the same holder would both find that it has none, and take one each.
+        # Two calls at once for the same holder would both see that it has no slot, and take one each.
         async with self._turns.setdefault((group, holder), asyncio.Lock()):
             for _ in range(TRIES):
                 view = await self._watch.look(group)
@@ -268,7 +271,7 @@ class BucketSlots:
                         return Acquired(slot_id, fresh=not own)
                 if not own:
                     return Acquired(None, fresh=False)
-                # The slot that it had was changed meanwhile and may be another's by now.
+                # The holder's slot was changed meanwhile, and another holder may have it by now.
             raise StoreUnavailable(f"The slots of group {shown(group)} changed {TRIES} times in a row; try again.")
 
     def _candidates(self, group: str, view: View, limit: int | None) -> list[int]:
@@ -276,7 +279,7 @@ class BucketSlots:
         if slots is None:
             raise InvalidValue(f"group {shown(group)} has no limit on this bucket; set one, or give one with the call.")
         candidates = slots_to_try(slots, view.held(self._clock()))
-        # In one order for all, all would fight for the same slot, and all but one lose it each time.
+        # In the same order, all contenders would try the same slot, and all but one would fail each time.
         self._shuffle(candidates)
         return candidates
 
@@ -286,7 +289,7 @@ class BucketSlots:
             if fresh and slot_id is not None:
                 await self._holdings.free(group, slot_id, holder)
         except QoError:
-            pass  # nobody is left to be told, and the slot comes free a lease later
+            pass  # the caller is gone, and the slot comes free one lease later
 
     async def _write_limit(self, group: str, slots: int | None, by: str | None) -> None:
         check_group(group)
@@ -304,7 +307,7 @@ class BucketSlots:
         raise StoreUnavailable(f"The limit of group {shown(group)} was changed {TRIES} times in a row; try again.")
 
     def _begin(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """Work that goes on when its caller is cancelled: half of it would leave a slot to nobody for a lease."""
+        """Start work that goes on when its caller is cancelled; half done, it would leave a slot unused for a lease."""
         task = asyncio.ensure_future(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)

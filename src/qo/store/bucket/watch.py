@@ -1,4 +1,7 @@
-"""What is seen of slots and limits, and since when. That, and no clock of anybody else, is what expiry goes by."""
+"""What this process has seen of slots and limits, and since when.
+
+A lease has run out when its record was seen unchanged for a whole lease. The clocks of other machines do not count.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from qo.store.bucket.objects import Objects, Stored
 from qo.store.bucket.record import LimitRecord, SlotRecord, decode
 
 MAX_GROUPS = 1000
-"""Whoever uses more forgets what was seen of the one not looked at for longest, and counts its leases anew."""
+"""With more groups than this, the one not read for longest is forgotten, and its leases are counted from the start."""
 
 
 class Seen(NamedTuple):
     stored: Stored
     since: float
-    """when this very body was first seen, once it had been received: its writer had sent it earlier than that"""
+    """When this body had first been received; its writer had sent it before that."""
 
 
 class SlotSeen(NamedTuple):
@@ -25,18 +28,18 @@ class SlotSeen(NamedTuple):
     since: float
 
     def held(self, now: float) -> bool:
-        """False once its holder must have given up, because the record has not changed for a whole lease of it."""
+        """False once the record has not changed for a whole lease: its holder must have stopped by then."""
         return self.record.holder is not None and now < self.since + self.record.free_after_seconds
 
 
 class View(NamedTuple):
-    """Of one group. A slot that was never taken is not among `slots`."""
+    """The limit and the slots of one group. A slot that was never taken is not in `slots`."""
 
     limit: int | None
     slots: dict[int, SlotSeen]
 
     def given_limit(self) -> int | None:
-        """The limit that the newest holder gave, whether or not it still holds its slot."""
+        """The limit that the newest holder gave, even if it no longer holds its slot."""
         newest = max(self.slots.values(), key=lambda slot: slot.record.token, default=None)
         return None if newest is None else newest.record.limit
 
@@ -45,7 +48,7 @@ class View(NamedTuple):
 
 
 class Watch:
-    """Remembers what was read, so that a look costs one listing and a read of each object that has changed."""
+    """Remembers what was read, so that looking at a group costs one listing and a read of each changed object."""
 
     def __init__(self, objects: Objects, clock: Callable[[], float]) -> None:
         self._objects = objects
@@ -68,7 +71,7 @@ class Watch:
         return _view(group, after)
 
     def note(self, group: str, slot_id: int, stored: Stored) -> None:
-        """What stands there, as the answer to a write tells."""
+        """Remember the content of a slot, which the reply to a write has returned."""
         seen = self._groups.get(group, {})
         key = slot_key(group, slot_id)
         self._remember(group, seen | {key: _noted(seen.get(key), stored, self._clock())})
@@ -85,7 +88,7 @@ def _is(stored: Stored, e_tag: str | None) -> bool:
 
 
 def _noted(before: Seen | None, stored: Stored, now: float) -> Seen:
-    # Bodies never come back, so one that was there before has been there ever since.
+    # No body is written twice, so an equal body has been there all the time.
     since = before.since if before is not None and before.stored.body == stored.body else now
     return Seen(stored, since)
 

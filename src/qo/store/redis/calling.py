@@ -1,48 +1,107 @@
-"""How operations reach their functions, and what a refusal means."""
+"""How operations call their functions, and what a refusal means."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
+from qo.clock import Clock
 from qo.errors import InvalidTransition, JobNotFound, ParentNotFound, QoError
 from qo.ids import new_mark
 from qo.job import State
 from qo.policy.lifecycle import allowed_after
-from qo.store.redis.client import Client
-from qo.store.redis.functions import function
+from qo.store.check import CHECKS
 from qo.store.redis.rows import Reply
-from qo.store.values import Bounds
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.functions import function
+from qo.values import Bounds
 
 _encode = msgspec.msgpack.Encoder().encode
 FIRST_BLOB = 3
-"""the place of the first payload among the arguments of a function"""
+"""The place of the first payload among the arguments of a function."""
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Given = Mapping[str, Any]
+"""An operation's arguments by the names of its parameters."""
+
+
+class Sent(NamedTuple):
+    """What goes to a function. `once`: a call that is sent again gets its first answer, because doing it a second time
+    would not be the same."""
+
+    arguments: Given
+    blobs: Sequence[bytes] = ()
+    once: bool = False
 
 
 class Calling:
     def __init__(self, client: Client, bounds: Bounds) -> None:
         self.client = client
         self.bounds = bounds
+        self.clock: Clock | None = None
 
     async def _run(
         self,
         name: str,
-        arguments: dict[str, Any],
+        arguments: Given,
         *,
         blobs: Sequence[bytes] = (),
-        now: int | None = None,
         once: bool = False,
     ) -> Reply:
-        """`once`: to be answered from memory when it is sent again, because doing it twice would not be the same."""
-        arguments = {**arguments, "bounds": self.bounds, "now": now}
+        sent = {**arguments, "bounds": self.bounds, "now": None if self.clock is None else self.clock()}
         operation = new_mark() if once else ""
-        return Reply(await self.client.run(function(name), [_encode(arguments), operation, *blobs]))
+        return Reply(await self.client.run(function(name), [_encode(sent), operation, *blobs]))
 
     async def _command(self, command: str, key: str, *arguments: str | int) -> Any:
         """A plain command on one of this namespace's keys."""
         return await self.client.command(command, f"{self.client.prefix}{key}", *arguments)
+
+
+def derived(
+    contract: Callable[Concatenate[Any, P], Awaitable[T]],
+    answer: Callable[[Reply, Given], T],
+    request: Callable[[Given], Sent],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The method that checks its input, calls the function of its name and returns what the reply stands for."""
+    name = contract.__name__
+    check = CHECKS.get(name, _accept)
+    parameters = [one for one in inspect.signature(contract).parameters.values() if one.name != "self"]
+    names = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
+
+    @wraps(contract)
+    async def method(self: Calling, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        check(*args, **kwargs)
+        given: Given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        sent = request(given)
+        return answer(await self._run(name, sent.arguments, blobs=sent.blobs, once=sent.once), given)
+
+    return method
+
+
+def writing(
+    contract: Callable[Concatenate[Any, P], Awaitable[T]],
+    answer: Callable[[Reply, Given], T],
+    request: Callable[[Given], Sent] = lambda given: Sent(given, once=True),
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    return derived(contract, answer, request)
+
+
+def reading(
+    contract: Callable[Concatenate[Any, P], Awaitable[T]],
+    answer: Callable[[Reply, Given], T],
+    request: Callable[[Given], Sent] = Sent,
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    return derived(contract, answer, request)
+
+
+def _accept(*args: object, **kwargs: object) -> None:
+    """The check of an operation that takes any input."""
 
 
 def refused(reply: Reply) -> str | None:

@@ -1,56 +1,25 @@
-"""Reading: what a Redis store can be asked without changing anything."""
+"""Reads that take more than one call: pages, positions, and the feed of events."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import msgspec
 
-from qo.errors import JobNotFound, ParentNotFound
-from qo.event import SIGNALS, AuditEntry, Event, Feed
-from qo.job import Job, State, moment
+from qo.event import SIGNALS, Feed
+from qo.job import Job, State
 from qo.store import check
+from qo.store.paging import Cursor
 from qo.store.redis import wire
-from qo.store.redis.calling import Calling, refused
-from qo.store.redis.rows import plain_token
-from qo.store.values import (
-    Blockers,
-    GroupStatus,
-    InLine,
-    Lease,
-    Mean,
-    ParentStatus,
-    Place,
-    Record,
-    SeriesPoint,
-    SlotInfo,
-    Source,
-    UserUsage,
-    WorkerInfo,
-)
+from qo.store.redis.calling import Calling
+from qo.values import InLine, JobsPage, LinePage, Place
 
-LINE_AT_ONCE = 2000
 POSITIONS_AT_ONCE = 100
 NEWEST_EVENT = 0
 """its place among the counters, whose order `lib/counters.lua` gives"""
-_json = msgspec.json.Decoder().decode
 
 
 class Reading(Calling):
-    async def job(self, job_id: str) -> Job:
-        reply = await self._run("job", {"job_id": job_id})
-        if refused(reply) is not None:
-            raise JobNotFound(job_id)
-        return reply.jobs()[0]
-
-    async def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
-        reply = await self._run("payload", {"job_id": job_id})
-        if refused(reply) is not None:
-            raise JobNotFound(job_id)
-        checkpoint = reply.answer.get("checkpoint")
-        return reply.blob(reply.answer["payload"]), None if checkpoint is None else reply.blob(checkpoint)
-
     async def jobs(
         self,
         *,
@@ -60,34 +29,48 @@ class Reading(Calling):
         parent: str | None = None,
         limit: int = 100,
         newest_first: bool = False,
-    ) -> tuple[Job, ...]:
-        check.check_page(limit)
+        after: str | None = None,
+    ) -> JobsPage:
+        check.check_jobs(limit=limit, after=after)
+        cursor = Cursor.read(after)
         wanted = {"status": status, "user": user, "task": task, "parent": parent, "newest_first": newest_first}
+        if status not in (None, State.QUEUED) and cursor.in_line:
+            cursor = Cursor(False, None)
         found: dict[str, Job] = {}
-        in_line = status in (None, State.QUEUED)
-        following: int | None = 0
-        while following is not None and len(found) < limit:
-            # In parts, so that a long search holds nobody up. Between two of them a job may have left the line.
-            part = wanted | {"limit": limit - len(found), "in_line": in_line, "from": following}
-            reply = await self._run("jobs", part)
+        looks = self.bounds.page
+        while True:
+            # In parts, so that a long search or large results hold nobody up. Between two of them a job may have left
+            # the line.
+            place = {"limit": limit - len(found), "looks": looks, "in_line": cursor.in_line, "last": cursor.last}
+            reply = await self._run("jobs", wanted | place)
             for job in reply.jobs():
                 found.setdefault(job.id, job)
-            in_line, following = reply.answer["in_line"], reply.answer.get("from")
-        return tuple(found.values())
+            if reply.answer["at_the_end"]:
+                return JobsPage(jobs=tuple(found.values()))
+            cursor = Cursor(reply.answer["in_line"], reply.answer.get("last"))
+            looks = reply.answer["looks"]
+            if len(found) >= limit or looks <= 0:
+                return JobsPage(jobs=tuple(found.values()), next=cursor.text())
 
-    async def line(self, *, limit: int) -> tuple[InLine, ...]:
-        check.check_page(limit)
+    async def line(self, *, limit: int, after: str | None = None) -> LinePage:
+        check.check_line(limit=limit, after=after)
+        cursor, left = Cursor.read(after), min(limit, self.bounds.page)
+        if not cursor.in_line:
+            left = 0
         found: list[InLine] = []
-        while len(found) < limit:
-            wanted = min(LINE_AT_ONCE, limit - len(found))
-            answer = (await self._run("line", {"from": len(found), "limit": wanted})).answer
+        while True:
+            # In parts: a call ends early where jobs have many groups.
+            answer = (await self._run("line", {"last": cursor.last, "limit": left})).answer
             found += (
                 InLine(id=each["id"], task=each["task"], tier=each.get("tier"), groups=tuple(each["groups"]))
                 for each in answer["line"]
             )
-            if not answer["more"]:
-                break
-        return tuple(found)
+            left -= len(answer["line"])
+            if answer["at_the_end"]:
+                return LinePage(jobs=tuple(found), queued=answer["queued"])
+            cursor = Cursor(True, answer["last"])
+            if left <= 0:
+                return LinePage(jobs=tuple(found), queued=answer["queued"], next=cursor.text())
 
     async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
         found: dict[str, Place] = {}
@@ -97,86 +80,9 @@ class Reading(Calling):
             found.update((job_id, Place(**place)) for job_id, place in zip(part, places, strict=True) if place)
         return found
 
-    async def waiting_count(self) -> int:
-        count: int = await self._command("ZCARD", "line")
-        return count
-
-    async def parent(self, parent: str) -> ParentStatus:
-        reply = await self._run("parent", {"parent": parent})
-        if refused(reply) is not None:
-            raise ParentNotFound(parent)
-        phases = sorted((job for job in reply.jobs() if job.phase is not None), key=lambda job: job.phase or 0)
-        others = [job for job in reply.jobs() if job.phase is None]
-        return ParentStatus(parent=parent, priority=reply.answer["priority"], jobs=(*phases, *others))
-
-    async def blockers(self, job_id: str, *, now: int | None = None) -> Blockers:
-        reply = await self._run("blockers", {"job_id": job_id}, now=now)
-        if refused(reply) is not None:
-            raise JobNotFound(job_id)
-        (job,) = reply.jobs()
-        state, heard_at = reply.answer.get("waits_for_state"), reply.answer.get("heard_at")
-        return Blockers(
-            job=job,
-            ahead=None if job.position is None else job.position - 1,
-            groups=tuple(_status(group) for group in reply.answer["groups"]),
-            waits_for=reply.answer.get("waits_for"),
-            waits_for_state=None if state is None else State(state),
-            has_worker=reply.answer["has_worker"],
-            worker=reply.answer.get("worker"),
-            heard_at=None if heard_at is None else moment(heard_at),
-        )
-
-    async def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
-        return (await self._run("leases", {"worker": worker})).leases()
-
-    async def group(self, group: str) -> GroupStatus:
-        return _status((await self._run("group", {"group": group})).answer["groups"][0])
-
-    async def groups(self) -> tuple[GroupStatus, ...]:
-        return tuple(_status(group) for group in (await self._run("groups", {})).answer["groups"])
-
-    async def workers(self, *, now: int | None = None) -> tuple[WorkerInfo, ...]:
-        return tuple(map(wire.worker, (await self._run("workers", {}, now=now)).answer["workers"]))
-
-    async def usage(self, user: str, *, now: int | None = None) -> UserUsage:
-        return UserUsage(user=user, **(await self._run("usage", {"user": user}, now=now)).answer)
-
-    async def series(self, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
-        reply = await self._run("series", {"prefix": prefix, "since_minute": since_minute})
-        points = (SeriesPoint(**point) for point in reply.answer["points"])
-        return tuple(sorted(points, key=lambda point: (point.name, point.minute)))
-
-    async def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-        check.check_page(limit)
-        reply = await self._run("audit", {"subject": subject, "limit": limit})
-        return tuple(
-            AuditEntry(id=id_, at=moment(at), by=by or None, action=action, subject=of, detail=_json(detail))
-            for id_, at, by, action, of, detail in reply.answer["entries"]
-        )
-
-    async def averages(self, names: Sequence[str]) -> Mapping[str, Mean]:
-        if not names:
-            return {}
-        packed = await self._command("HMGET", "averages", *names)
-        found = {name: msgspec.msgpack.decode(text) for name, text in zip(names, packed, strict=True) if text}
-        return {
-            name: Mean(value=float(value), square=float(square), count=count)
-            for name, (value, square, count) in found.items()
-        }
-
-    async def estimate_errors(self, task: str) -> tuple[float, ...]:
-        return tuple(float(ratio) for ratio in await self._command("LRANGE", f"errors:{task}", 0, -1))
-
-    async def events(
-        self,
-        after: int,
-        *,
-        kinds: Collection[str] | None = None,
-        subjects: Collection[str] | None = None,
-        limit: int = 1000,
+    async def _events(
+        self, after: int, kinds: Collection[str] | None, subjects: Collection[str] | None, limit: int
     ) -> Feed:
-        check.check_cursor(after)
-        check.check_page(limit)
         wanted = {
             "after": after,
             "kinds": None if kinds is None else list(kinds),
@@ -185,48 +91,9 @@ class Reading(Calling):
             "limit": limit,
         }
         answer = (await self._run("events", wanted)).answer
-        found = tuple(event_of(each) for each in answer["events"])
+        found = tuple(wire.event_of(each) for each in answer["events"])
         return Feed(events=found, cursor=answer["cursor"], reset=answer.get("reset", False))
 
-    async def newest_event(self) -> int:
+    async def _newest_event(self) -> int:
         packed = await self._command("GET", "counters")
         return 0 if packed is None else int(msgspec.msgpack.decode(packed)[NEWEST_EVENT])
-
-    async def record(self, name: str) -> Record:
-        packed = await self._command("HGET", "records", name)
-        if packed is None:
-            return Record()
-        version, value = msgspec.msgpack.decode(packed)
-        return Record(version=version, value=_json(value))
-
-    async def records(self, prefix: str) -> Mapping[str, Record]:
-        found = (await self._run("records", {"prefix": prefix})).answer["records"]
-        return {name: Record(version=version, value=_json(value)) for name, version, value in found}
-
-
-def event_of(found: Sequence[Any]) -> Event:
-    id_, at, kind, subject, detail = found
-    return Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=_json(detail))
-
-
-def _status(found: Mapping[str, Any]) -> GroupStatus:
-    source, closed_until = found.get("source"), found.get("closed_until")
-    return GroupStatus(
-        group=found["group"],
-        limit=found.get("limit"),
-        source=None if source is None else Source(source),
-        paused=found.get("paused", False),
-        closed_until=None if closed_until is None else moment(closed_until),
-        active=found["active"],
-        waiting=found["waiting"],
-        slots=tuple(
-            SlotInfo(
-                slot_id=slot["slot_id"],
-                holder=slot["holder"],
-                worker_id=slot.get("worker"),
-                expires_at=moment(slot["expires_at"]),
-                token=plain_token(slot["token"]),
-            )
-            for slot in found.get("slots") or ()
-        ),
-    )

@@ -1,4 +1,4 @@
-"""A job's row as the functions store it, and the job it stands for."""
+"""A job's row in Redis as the Lua functions pack it, and the jobs and leases that are read from their replies."""
 
 from __future__ import annotations
 
@@ -9,68 +9,26 @@ from typing import Any
 import msgspec
 
 from qo.job import Job
-from qo.policy.groups import groups_of
-from qo.store.stored_job import stored_job, stored_lease
-from qo.store.values import Lease
+from qo.store.redis.server.constants import TOKEN_DIGITS
+from qo.store.row import JobFields, groups_of_row, stored_job, stored_lease
+from qo.values import Lease
 
 
-class JobRow(msgspec.Struct, gc=False):
-    """What a row does not name is as here. Numbers have twelve digits and tokens sixteen, so that they sort as text."""
+class JobRow(JobFields, gc=False):
+    """Numbers of jobs have twelve digits and tokens sixteen, so that they sort as text."""
 
-    number: str
-    id: str
-    task: str
-    state: str
-    priority: int
-    submitted_at: int
-    stage: str | None = None
-    boost: int = 0
-    user: str | None = None
-    project: str | None = None
-    tier: str | None = None
-    parent: str | None = None
-    phase: int | None = None
-    replaces: str | None = None
-    """the number of the cancelled job that was this phase before"""
+    number: str = ""
     own_groups: tuple[str, ...] = ()
-    unique_key: str | None = None
-    key: int | None = None
-    parked: str | None = None
-    aged_at: int | None = None
-    joined_at: int | None = None
-    position_original: int | None = None
-    run_at: int | None = None
-    due_at: int | None = None
-    steady_at: int | None = None
-    quota_day: int | None = None
-    deferred: bool = False
-    attempts: int = 0
-    max_attempts: int | None = None
-    timeout_ms: int | None = None
-    iterations: int = 0
-    iterations_batch: int | None = None
-    iterations_granted: int | None = None
-    iterations_max: int | None = None
     token: str | None = None
     ended_token: str | None = None
-    ended_state: str | None = None
-    worker: str | None = None
-    cancel_wanted: bool = False
-    progress: str | None = None
-    error: str | None = None
-    message: str | None = None
-    started_at: int | None = None
-    confirming_at: int | None = None
-    reminded: int = 0
-    finished_at: int | None = None
+    replaces: str | None = None
+    """The number of the cancelled job that was this phase before."""
     payload_bytes: int = 0
     checkpoint_bytes: int = 0
-    undisturbed_key: int | None = None
-    displaced: str | None = None
 
 
 class LeaseRow(msgspec.Struct, array_like=True, gc=False):
-    """As `lib/answer.lua` puts it together."""
+    """A lease as `lib/answer.lua` packs it."""
 
     token: str
     claim_id: str | None
@@ -86,11 +44,9 @@ decode_row = msgspec.msgpack.Decoder(JobRow).decode
 decode_lease = msgspec.msgpack.Decoder(LeaseRow).decode
 _decode = msgspec.msgpack.Decoder().decode
 
-TOKEN_DIGITS = 16
-
 
 def stored_token(token: str) -> str:
-    """As the functions have it; empty for one that no store ever gave."""
+    """A token as the functions store it; empty for a token that no store ever gave."""
     return token.zfill(TOKEN_DIGITS) if token.isascii() and token.isdigit() and len(token) <= TOKEN_DIGITS else ""
 
 
@@ -99,7 +55,7 @@ def plain_token(token: str) -> str:
 
 
 class Reply:
-    """A function's answer, and the rows and payloads that it refers to by number."""
+    """A function's answer, with the rows and payloads that it refers to by number."""
 
     def __init__(self, reply: list[Any]) -> None:
         self._blobs = reply
@@ -116,7 +72,7 @@ class Reply:
         result = found.get("result")
         return to_job(
             row,
-            groups=row_groups(row, self._task_groups.get(row.task, ())),
+            groups=groups_of_row(row, task_groups=self._task_groups.get(row.task, ()), own=row.own_groups),
             position=found.get("position"),
             result=None if result is None else self.blob(result),
         )
@@ -125,7 +81,7 @@ class Reply:
         return tuple(self.job(found) for found in self.answer["jobs"])
 
     def leases(self) -> tuple[Lease, ...]:
-        """Of an answer that refers to nothing else."""
+        """The leases of an answer that has nothing else beside it."""
         return tuple(to_lease(decode_lease(text)) for text in self._blobs[1:])
 
 
@@ -139,19 +95,6 @@ def to_lease(row: LeaseRow) -> Lease:
         payload=row.payload or b"",
         checkpoint=row.checkpoint,
         groups=len(row.groups),
-    )
-
-
-def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
-    return groups_of(
-        task=row.task,
-        priority=row.priority,
-        user=row.user,
-        project=row.project,
-        tier=row.tier,
-        parent=row.parent,
-        task_groups=task_groups,
-        own=row.own_groups,
     )
 
 

@@ -1,4 +1,4 @@
-"""In and out of functions: what one is told of a value, and the value that its answer stands for.
+"""Values on their way into functions, and out of their answers.
 
 A function reads a missing field as None. Payloads, checkpoints and results go beside the arguments, which name them by
 their number, so that nobody has to look into them.
@@ -11,32 +11,37 @@ from typing import Any
 
 import msgspec
 
+from qo.event import Event
 from qo.job import State, moment
 from qo.store.redis.calling import FIRST_BLOB
 from qo.store.redis.rows import Reply, plain_token, stored_token
-from qo.store.values import (
+from qo.values import (
     Accepted,
     Advance,
     Finished,
     Grant,
+    GroupStatus,
     Held,
     LimitChange,
     LimitIgnored,
     Outcome,
-    Portion,
     Refusal,
     RefusalReason,
     Registered,
     Registration,
     Reminder,
     Renewal,
+    SlotInfo,
+    Source,
     Submission,
     TaskOptions,
     Ticket,
+    UpkeepRules,
     WorkerInfo,
 )
 
 _to_json = msgspec.json.Encoder().encode
+from_json = msgspec.json.Decoder().decode
 
 
 def json_text(value: Any) -> str:
@@ -103,6 +108,16 @@ def registration(item: Registration) -> dict[str, Any]:
     }
 
 
+def upkeep_rules(item: UpkeepRules) -> dict[str, Any]:
+    return {
+        "aging_period_ms": item.aging_period_ms,
+        "unconfirmed_after_ms": item.unconfirmed_after_ms,
+        "unconfirmed_error": None if item.unconfirmed_error is None else json_text(item.unconfirmed_error),
+        "reminder_ages_ms": item.reminder_ages_ms or None,
+        "keep": item.keep,
+    }
+
+
 def _task(item: TaskOptions) -> dict[str, Any]:
     return {
         "name": item.name,
@@ -134,7 +149,7 @@ def admitted(reply: Reply, item: Submission, answer: Mapping[str, Any]) -> Accep
     return Accepted(
         job=reply.job(answer["job"]),
         known=answer.get("known", False),
-        ignored=_limits_ignored(answer.get("ignored") or ()),
+        ignored=limits_ignored(answer.get("ignored") or ()),
         used_today=answer.get("used_today"),
         daily_quota=answer.get("daily_quota"),
         today=reply.answer["today"],
@@ -196,18 +211,38 @@ def registered(reply: Reply) -> Registered:
     return Registered(
         namesake=None if namesake is None else worker(namesake),
         changed=msgspec.convert(reply.answer.get("changed") or (), tuple[LimitChange, ...]),
-        ignored=_limits_ignored(reply.answer.get("ignored") or ()),
+        ignored=limits_ignored(reply.answer.get("ignored") or ()),
         now_ms=reply.answer["now"],
     )
 
 
-def ignored(reply: Reply) -> tuple[LimitIgnored, ...]:
-    return _limits_ignored(reply.answer["ignored"])
-
-
-def _limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
+def limits_ignored(found: Sequence[Any]) -> tuple[LimitIgnored, ...]:
     return msgspec.convert(found, tuple[LimitIgnored, ...]) if found else ()
 
 
-def portion(reply: Reply) -> Portion:
-    return Portion(ids=tuple(reply.answer["ids"]), more=reply.answer["more"])
+def event_of(found: Sequence[Any]) -> Event:
+    id_, at, kind, subject, detail = found
+    return Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=from_json(detail))
+
+
+def group_status(found: Mapping[str, Any]) -> GroupStatus:
+    source, closed_until = found.get("source"), found.get("closed_until")
+    return GroupStatus(
+        group=found["group"],
+        limit=found.get("limit"),
+        source=None if source is None else Source(source),
+        paused=found.get("paused", False),
+        closed_until=None if closed_until is None else moment(closed_until),
+        active=found["active"],
+        waiting=found["waiting"],
+        slots=tuple(
+            SlotInfo(
+                slot_id=slot["slot_id"],
+                holder=slot["holder"],
+                worker_id=slot.get("worker"),
+                expires_at=moment(slot["expires_at"]),
+                token=plain_token(slot["token"]),
+            )
+            for slot in found.get("slots") or ()
+        ),
+    )

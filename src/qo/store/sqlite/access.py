@@ -1,4 +1,7 @@
-"""The file: its connections, and how operations get at them. Writes go to one thread, reads to a few."""
+"""The file: its connections, and how operations get at them. Writes go to one thread, reads to a few.
+
+A store in memory has one connection and no threads.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,20 @@ from typing import TypeVar
 
 import apsw
 
+from qo.clock import Clock, system_ms
 from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
-from qo.spans import system_ms
-from qo.store.sqlite.changes import Changes
-from qo.store.sqlite.checkpoint import Checkpointer
-from qo.store.sqlite.connection import connect
-from qo.store.sqlite.file_trouble import MEMORY, FileIdentity, FileTrouble
-from qo.store.sqlite.schema import prepare
-from qo.store.sqlite.step import Step
-from qo.store.sqlite.writer import Writer
-from qo.store.values import Bounds
+from qo.store.sqlite.file.changes import Changes
+from qo.store.sqlite.file.checkpoint import Checkpointer
+from qo.store.sqlite.file.connection import connect
+from qo.store.sqlite.file.inline_writer import InlineWriter
+from qo.store.sqlite.file.schema import prepare
+from qo.store.sqlite.file.trouble import MEMORY, FileIdentity, FileTrouble
+from qo.store.sqlite.file.writer import Writer
+from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.view import View
 from qo.threads import DaemonThreads, in_thread
+from qo.values import Bounds
 
 T = TypeVar("T")
 READERS = 2
@@ -35,6 +40,7 @@ class Access:
     def __init__(self, path: str, bounds: Bounds, trouble: FileTrouble | None = None) -> None:
         self.path = path
         self.bounds = bounds
+        self.clock: Clock | None = None
         self._trouble = trouble or FileTrouble(path)
         self._in_memory = path == MEMORY
         if not self._in_memory and os.path.exists(path) and _identity(path) in _open_elsewhere:
@@ -50,12 +56,12 @@ class Access:
         self._watch = None if self._in_memory else connect(self._trouble, writes=False)
         self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
         self._changes = Changes(self._data_version if self._watch else None)
-        self._writer = Writer(
-            db,
-            self._trouble,
-            identity=None if self._in_memory else FileIdentity(self._trouble),
-            after_commit=self._changes.notify,
-        )
+        self._writer: Writer | InlineWriter
+        if self._in_memory:
+            self._writer = InlineWriter(db, self._trouble, after_commit=self._changes.notify)
+        else:
+            identity = FileIdentity(self._trouble)
+            self._writer = Writer(db, self._trouble, identity=identity, after_commit=self._changes.notify)
         self._connections: list[apsw.Connection] = []
         self._readers = DaemonThreads(READERS, name="qo-sqlite-reader")
         self._reader = threading.local()
@@ -98,7 +104,8 @@ class Access:
         if self._is_forked:
             return  # it would be closed for the other process
         self._writer.refuse_more(f"The store {self.path} is closed; connect again.")
-        await in_thread(self._readers.shutdown)
+        if not self._in_memory:
+            await in_thread(self._readers.shutdown)
         for db in (*self._connections, *([self._watch] if self._watch else [])):
             db.close()
         if self._checkpointer is not None:
@@ -106,14 +113,20 @@ class Access:
         # The writer's connection goes last: only one that may write can fold the log into the file.
         await self._writer.finish()
 
-    async def _write(self, operation: Callable[[Step], T], now: int | None = None, *, urgent: bool = False) -> T:
+    async def _write(self, operation: Callable[[Step], T], *, urgent: bool = False) -> T:
         def run(db: apsw.Connection) -> T:
-            step = Step(db, system_ms() if now is None else now, self.bounds)
+            step = Step(db, self._now(), self.bounds)
             answer = operation(step)
             step.write()
             return answer
 
         return await self._writer.call(run, urgent=urgent)
+
+    def _now(self) -> int:
+        return system_ms() if self.clock is None else self.clock()
+
+    async def _view(self, read: Callable[[View], T]) -> T:
+        return await self._read(lambda db: read(View(db, self._now(), self.bounds)))
 
     async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
         if self._in_memory:

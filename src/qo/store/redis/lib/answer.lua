@@ -1,4 +1,4 @@
--- Jobs and leases in an answer: rows as stored, with what a reader needs beside them.
+-- Jobs and leases in a reply: rows as stored, with position and result beside them.
 -- include lib/lease.lua
 -- exports answer
 
@@ -15,7 +15,7 @@ end
 answer.blob = add_blob
 
 function answer.job(row, position)
-  -- What stands for a job in an answer: where its row, its position and its result are.
+  -- A job in a reply: the indexes of its row, its position and its result.
   answer.tasks[row.task] = tasks.get(row.task).groups or NONE
   local found = { row = add_blob(rows.packed(row)), position = position }
   if row.state == 'queued' and not position then
@@ -38,12 +38,12 @@ end
 local LIST_OF_EIGHT, BYTES, NOTHING = '\152', '\198', '\192'
 
 local function bytes(content)
-  -- Packed as what it is; cmsgpack takes everything for text.
+  -- Packed as binary; cmsgpack would pack every string as text.
   return content and BYTES .. struct.pack('>I4', #content) .. content or NOTHING
 end
 
 function answer.lease(row, held, expires_at, payload, checkpoint)
-  -- One text, so that it can be a message, too; `LeaseRow` in `store/redis/rows.py` reads it.
+  -- One string, so that it can also be a message; `LeaseRow` in `store/redis/rows.py` reads it.
   return LIST_OF_EIGHT .. cmsgpack.pack(row.token, held.claim, expires_at, lease.slots(held), tasks.groups_of(row))
     .. bytes(payload) .. bytes(checkpoint) .. rows.packed(row)
 end

@@ -1,4 +1,4 @@
--- What has come due: the time is noted, closed groups open, tickets and leases past their end go, due jobs join.
+-- Everything that is due: note the time, open closed groups, end tickets and leases, let due jobs join the line.
 -- include lib/hand_over.lua
 -- exports catch_up
 
@@ -11,8 +11,8 @@ local function add_to(counter, passed)
 end
 
 local function spare_new_leases(passed)
-  -- Whoever held a lease at the gap before has not renewed it since: for those this gap counts. Leases that began since
-  -- then may not have been due for a renewal yet. They are few: nobody has held one for a third of its time.
+  -- Leases from before the last gap were not renewed since, so for them this gap counts. Leases that began after it
+  -- may not have been due for a renewal yet. They are few: none is older than a third of a lease.
   local leases = call('ZRANGE', written(key('expiry')), 0, -1, 'WITHSCORES')
   for i = 1, #leases, 2 do
     if tonumber(leases[i]) > step.counter('token_at_gap') then
@@ -32,7 +32,7 @@ local function note_gap(passed)
 end
 
 function catch_up.note_time()
-  -- Whether a gap has just ended.
+  -- Note the present time, and return whether a gap has just ended.
   local noted_at, lease_ms = step.counter('noted_at'), step.counter('lease_ms')
   local ends_gap = false
   if noted_at then
@@ -50,8 +50,8 @@ function catch_up.note_time()
 end
 
 function catch_up.note_renewal(renewed_ms, ends_gap)
-  -- A lease was renewed, so the next gap counts for nothing: somebody lives who could not renew in it. But a long lease
-  -- may be renewed so seldom that each time is a gap, and that would stop time for everybody.
+  -- A lease was renewed, so the next gap counts for no lease: a live holder could not renew in it. A long lease may be
+  -- renewed so seldom that each time is a gap; it does not count, or no lease would ever run out.
   local is_long = renewed_ms * 2 > step.counter('lease_ms') * 3
   if not (ends_gap and is_long) and not step.counter('renewed_since_gap') then
     step.set_counter('renewed_since_gap', true)

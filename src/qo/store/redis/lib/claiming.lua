@@ -1,7 +1,7 @@
 -- Claiming for one worker: the first jobs in line whose every group has a free slot.
 --
--- No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
--- and of those found blocked for the first time.
+-- No scan: jobs that are known to be blocked are not candidates, so a claim costs only the jobs that it takes
+-- and those that it finds blocked for the first time.
 -- include lib/hand_over.lua
 -- include lib/answer.lua
 -- exports claiming
@@ -24,7 +24,7 @@ local function passes(task)
 end
 
 function claiming.take(worker, task_names, places, lease_ms, claim)
-  -- What was taken, whether a bound was reached before all places were filled, and how many bytes it has to give.
+  -- Returns the jobs taken, whether a bound ended the claim early, and the bytes of its reply.
   local all = walk.over(without_repetitions(task_names), places)
   local taken, examined, taken_bytes, more = {}, 0, 0, false
   while #taken < places do
@@ -53,7 +53,7 @@ function claiming.take(worker, task_names, places, lease_ms, claim)
 end
 
 function claiming.taken_before(claim)
-  -- What this claim has taken and still holds.
+  -- The jobs that this claim has taken and still holds.
   local taken = {}
   for i, token in ipairs(lease.of_claim(claim)) do
     local held = lease.get(token)
@@ -63,7 +63,7 @@ function claiming.taken_before(claim)
 end
 
 function claiming.leases(taken)
-  -- As they stand in an answer.
+  -- The leases as they are in a reply.
   local numbers, leases = {}, {}
   for i, each in ipairs(taken) do
     numbers[i] = each.row.number

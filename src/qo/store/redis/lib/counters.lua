@@ -1,11 +1,10 @@
--- Counters of a namespace: what is drawn from them, the scales of time, and before when nothing comes due.
+-- Counters of a namespace: numbers that are drawn, the two times, and before when nothing is due.
 -- include lib/writing.lua
 -- exports step, NEVER
 
 local step = {} -- what every operation uses; other parts add to it
 local NEVER = 2 ^ 53
-local FIRST_SEQUENCE = 64
-local DEFAULT_LEASE_MS = 300000
+local TOKEN = '%0' .. TOKEN_DIGITS .. '.0f'
 -- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
   { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
@@ -58,18 +57,18 @@ function step.draw_sequence()
   return draw('next_sequence')
 end
 
--- Tokens are kept with sixteen digits, so that they sort as text; people see them without leading zeros.
+-- Tokens are stored with leading zeros, so that they sort as text; people see them without.
 function step.draw_token()
   local token = math.max(step.counter('last_token') + 1, step.now * 1000)
   step.set_counter('last_token', token)
-  return string.format('%016.0f', token)
+  return string.format(TOKEN, token)
 end
 
 function step.plain(token)
   return (token:gsub('^0+', ''))
 end
 
--- Numbers of jobs have twelve digits for the same reason.
+-- Numbers of jobs have twelve digits, so that they sort as text.
 function step.draw_job_number()
   local number = step.counter('last_job') + 1
   step.set_counter('last_job', number)
@@ -84,25 +83,25 @@ end
 
 -- --- what comes due -------------------------------------------------------------------------------------------
 
--- `store/base.py` says what counts on each scale. Both are the store's clock less one number, so that a gap or a fall
--- moves all ends at once and rewrites none of them.
+-- `store/contract.py` has the rules of both times. Both are the store's clock less one number, so a gap or a fall of
+-- the clock moves all ends without rewriting them.
 
 function step.counted_now()
-  -- Now on the scale on which leases and tickets end.
+  -- The present time on the scale on which leases and tickets end.
   return step.now - step.counter('uncounted_ms')
 end
 
 function step.steady_now()
-  -- Now on the scale on which spans end.
+  -- The present time on the scale on which spans end.
   return step.now - step.counter('fallen_ms')
 end
 
--- Indexes by time. A counter of each says that nothing in it is due before then, which spares most steps the look.
+-- Indexes by time. A counter of each is a time before which nothing in it is due, so most steps need not read it.
 local SOONEST = {
   due = 'soonest_due', spans = 'soonest_spans', closed = 'soonest_closed', expiry = 'soonest_expiry',
   ticket_expiry = 'soonest_ticket_expiry',
 }
--- By which their scale differs from the store's clock; `due` has times on the clock itself.
+-- The difference between their scale and the store's clock; `due` uses the clock itself.
 local DIFFERENCE = {
   spans = 'fallen_ms', closed = 'fallen_ms', expiry = 'uncounted_ms', ticket_expiry = 'uncounted_ms',
 }
@@ -115,7 +114,7 @@ function step.comes(index, at, member)
   later('ZADD', key(index), at, member)
   if at < step.soonest(index) then
     step.set_counter(SOONEST[index], at)
-    -- Than anything that idle workers know of. No worker starts a job because a caller's ticket ends.
+    -- Sooner than anything that idle workers know of. No job can start because a caller's ticket ends.
     step.comes_sooner = step.comes_sooner or index ~= 'ticket_expiry'
   end
 end
@@ -129,7 +128,7 @@ function step.soonest_on_the_clock(index)
 end
 
 function step.due_with_times(index)
-  -- One portion and one more of what has come due in this index, each followed by its time.
+  -- The due members of this index, one more than a portion, each followed by its time.
   local now = step.now - difference(index)
   if now < step.soonest(index) then
     return {}
@@ -145,7 +144,7 @@ function step.due_with_times(index)
 end
 
 function step.due(index)
-  -- One portion of what has come due in this index, and whether that was all.
+  -- One portion of the due members of this index, and whether that was all.
   local portion, found = step.bounds.portion, {}
   for i, text in ipairs(step.due_with_times(index)) do
     if i % 2 == 1 then

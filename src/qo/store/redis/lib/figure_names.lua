@@ -1,11 +1,9 @@
--- How figures of groups are named, as in `policy/figures.py`: a group whose kind is reserved is summed under it, any
--- other has its own.
+-- The names of groups' figures, as in `policy/figures.py`: groups with a reserved prefix are summed under that prefix,
+-- any other group has its own.
 -- include lib/server.lua
 -- exports figure_names, kind_of
 
 local figure_names = {}
-local KINDS = { user = true, project = true, tier = true, priority = true, parent = true, provider = true }
-local HIGHEST_WAIT_BUCKET_SECONDS = 65536
 
 local function kind_of(group)
   local kind = group:match('^([^:]*):')
@@ -32,7 +30,7 @@ function figure_names.acquired(group, waited_ms)
 end
 
 function figure_names.of(group)
-  -- The names of all that are this group's alone.
+  -- The names of all figures that belong to this group alone.
   if kind_of(group) ~= group or KINDS[group] then
     return {}
   end
@@ -45,7 +43,7 @@ function figure_names.of(group)
 end
 
 function figure_names.own_group(figure)
-  -- The group whose alone it is; nothing for all others.
+  -- The group that this figure belongs to alone; nil for a sum.
   local group = figure:match('^rejected:(.*)$') or figure:match('^acquired:(.*):%d+$')
   return not KINDS[group] and group or nil
 end

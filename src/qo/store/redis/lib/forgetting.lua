@@ -1,23 +1,13 @@
--- forget: remove what is past its retention, one portion of each kind.
---
--- Arguments  keep_ms, keep_jobs, keep_events, keep_audit
--- Answers    the jobs; whether there is more
--- Events     none
--- flags allow-oom
+-- The part of upkeep that removes what is past its retention: jobs, events, audit entries, figures, quota, users, limits
+-- and workers, in this order.
+-- include lib/share.lua
 -- include lib/users.lua
 -- include lib/wake.lua
+-- exports forgetting
 
+local forgetting = {}
 local LOOK_AT_MOST = 2000 -- jobs of unfinished parents that are passed over in one step
 local BATCH = 256
-local portion = step.bounds.portion
-
-local function portion_of(found)
-  local more = #found > portion
-  for i = #found, portion + 1, -1 do
-    found[i] = nil
-  end
-  return found, more
-end
 
 -- --- jobs -----------------------------------------------------------------------------------------------------
 
@@ -52,12 +42,12 @@ local function finder(at, number)
 end
 
 local function jobs_to_forget(keep_ms, keep_jobs)
-  -- Oldest first, one more than a portion. Where too many belong to parents that are not through, the next step goes
+  -- Oldest first, one more than fits. Where too many belong to parents that are not through, the next step goes
   -- on behind them.
   local is_past, may_go = finder(horizon(keep_ms, keep_jobs))
   local found, offset = {}, step.counter('forget_from')
   local look_until = offset + LOOK_AT_MOST
-  while #found <= portion do
+  while #found <= share.left() do
     local some = call('ZRANGE', key('finished'), offset, offset + BATCH - 1, 'WITHSCORES')
     if #some == 0 then
       step.set_counter('forget_from', 0)
@@ -78,7 +68,7 @@ local function jobs_to_forget(keep_ms, keep_jobs)
         found[#found + 1] = row
         look_until = look_until + 1
       end
-      if #found > portion then
+      if #found > share.left() then
         return found
       end
     end
@@ -156,32 +146,30 @@ end
 local function forget_events(keep_events)
   local oldest, newest = step.counter('oldest_event'), step.counter('newest_event')
   local too_many = newest - math.max(keep_events, 1) - oldest + 1
-  if too_many <= 0 then
-    return false
+  local removed = share.take_some(too_many)
+  if removed == 0 then
+    return
   end
-  oldest = oldest + math.min(too_many, portion)
+  oldest = oldest + removed
   step.set_counter('oldest_event', oldest)
   call('XTRIM', key('events'), 'MINID', digits(oldest) .. '-0')
-  return too_many > portion
 end
 
 local function forget_audit(keep_audit)
   -- Entries are numbered without a gap, and those of a subject are listed in their order.
   local kept = call('HLEN', key('audit'))
   local oldest, ids = step.counter('last_audit') - kept + 1, {}
-  for id = oldest, oldest + math.min(kept - keep_audit, portion) - 1 do
+  for id = oldest, oldest + share.take_some(kept - keep_audit) - 1 do
     ids[#ids + 1] = digits(id)
   end
   for i, text in ipairs(fields_of(key('audit'), ids)) do
     call('LPOP', key('audit:', cmsgpack.unpack(text)[4]))
     later('HDEL', key('audit'), ids[i])
   end
-  return kept - keep_audit > portion
 end
 
 local function sum_up_figures(before)
   -- By minute and name; a figure is two fields of its minute.
-  local left = portion
   for _, minute in ipairs(call('ZRANGEBYSCORE', key('minutes'), 1, below(before))) do
     local stored = call('HGETALL', key('figures:', minute))
     local names, values = {}, {}
@@ -193,10 +181,9 @@ local function sum_up_figures(before)
     end
     table.sort(names, comes_before)
     for _, name in ipairs(names) do
-      if left == 0 then
-        return true
+      if share.take_some(1) == 0 then
+        return
       end
-      left = left - 1
       local group = figure_names.own_group(name)
       if not group or groups.get(group).limit then
         call('HINCRBY', key('figures:', 0), 'n:' .. name, values['n:' .. name])
@@ -207,28 +194,23 @@ local function sum_up_figures(before)
     end
     call('ZREM', key('minutes'), minute)
   end
-  return false
 end
 
 local function forget_quota()
   local today = quota.day_of(step.now)
-  local found, more = portion_of(
-    call('ZRANGEBYSCORE', key('quota_days'), '-inf', below(today), 'LIMIT', 0, portion + 1)
-  )
-  for _, member in ipairs(found) do
+  local found = call('ZRANGEBYSCORE', key('quota_days'), '-inf', below(today), 'LIMIT', 0, share.left() + 1)
+  for _, member in ipairs(share.take(found)) do
     users.note_idle(quota.forget_day(member))
   end
-  return more
 end
 
 local function forget_users(oldest)
-  local found, more = portion_of(
-    call('ZRANGEBYSCORE', written(key('idle_users')), '-inf', below(oldest), 'LIMIT', 0, portion + 1)
+  local found = call(
+    'ZRANGEBYSCORE', written(key('idle_users')), '-inf', below(oldest), 'LIMIT', 0, share.left() + 1
   )
-  for _, name in ipairs(found) do
+  for _, name in ipairs(share.take(found)) do
     users.delete(name)
   end
-  return more
 end
 
 local function forget_sums_of(name)
@@ -247,27 +229,24 @@ end
 local function forget_limits(oldest)
   -- Those in use are few: jobs that hold or wait keep the number of their group's newest job young.
   local found, offset = {}, 0
-  while #found <= portion do
-    local some = call('ZRANGEBYSCORE', key('limit_ages'), '-inf', below(oldest), 'LIMIT', offset, portion + 1)
+  while #found <= share.left() do
+    local some = call('ZRANGEBYSCORE', key('limit_ages'), '-inf', below(oldest), 'LIMIT', offset, share.left() + 1)
     if #some == 0 then
       break
     end
     for _, name in ipairs(some) do
-      if #found <= portion and not is_used(name) then
+      if #found <= share.left() and not is_used(name) then
         found[#found + 1] = name
       end
     end
     offset = offset + #some
   end
-  local more
-  found, more = portion_of(found)
-  for _, name in ipairs(found) do
+  for _, name in ipairs(share.take(found)) do
     local group = groups.get(name)
     group.limit, group.source = nil, nil
     groups.store(group)
     forget_sums_of(name)
   end
-  return more
 end
 
 local function forget_workers(expired_until)
@@ -280,28 +259,27 @@ local function forget_workers(expired_until)
     end
   end
   table.sort(gone, comes_before)
-  local found, more = portion_of(gone)
-  for _, name in ipairs(found) do
+  for _, name in ipairs(share.take(gone)) do
     later('HDEL', key('workers'), name)
     wake.forget_wholly(name, tasks_of[name])
   end
-  return more
 end
 
-local jobs, more_jobs = portion_of(jobs_to_forget(arguments.keep_ms, arguments.keep_jobs))
-local ids = {}
-for i, row in ipairs(jobs) do
-  ids[i] = row.id
-  forget_job(row)
+function forgetting.run(keep)
+  -- The ids of the jobs that were removed.
+  local ids = {}
+  write_pending() -- a job that has failed in this step may go at once
+  for i, row in ipairs(share.take(jobs_to_forget(keep.ms, keep.jobs))) do
+    ids[i] = row.id
+    forget_job(row)
+  end
+  forget_events(keep.events)
+  forget_audit(keep.audit)
+  sum_up_figures(math.floor((step.now - keep.ms) / MINUTE_MS))
+  local oldest = oldest_kept()
+  forget_quota()
+  forget_users(oldest)
+  forget_limits(oldest)
+  forget_workers(step.now - keep.ms)
+  return ids
 end
-local more_events = forget_events(arguments.keep_events)
-local more_audit = forget_audit(arguments.keep_audit)
-local more_figures = sum_up_figures(math.floor((step.now - arguments.keep_ms) / MINUTE_MS))
-local oldest = oldest_kept()
-local more_quota, more_users, more_limits = forget_quota(), forget_users(oldest), forget_limits(oldest)
-local more_workers = forget_workers(step.now - arguments.keep_ms)
-return step.answer({
-  ids = ids,
-  more = more_jobs or more_events or more_audit or more_figures or more_quota or more_users or more_limits
-    or more_workers,
-})

@@ -1,10 +1,11 @@
--- Groups during a step: who has room, who takes which slot, and the `open` index at its end.
+-- Groups during a step: their room, their slots, and the `open` index.
 --
--- After every step, a group is in open(task) if and only if it has room and something of that task is parked in
--- it, under the key of the first. `settle` makes it so for the groups whose room or parked jobs this step changed.
+-- After every step, a group is in open(task) if and only if it has room and has jobs of that task parked, under the
+-- key of the first one. `settle` ensures it for the groups whose room or parked jobs this step has changed.
 -- include lib/rows.lua
+-- include lib/slot_numbers.lua
 -- include lib/figure_names.lua
--- exports groups, CALLERS, TIER, TASK, SUBMIT
+-- exports groups, CALLERS
 
 local groups = {}
 local read -- by name, as this step sees them
@@ -21,8 +22,6 @@ at_the_beginning[#at_the_beginning + 1] = function()
   lists, with_settings, settings_changed = {}, {}, 0
 end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
-local TIER, TASK, SUBMIT = 3, 4, 5
-local FREE_AT_ONCE = 16 -- how many free numbers are read at a time
 
 local function remember(name, text)
   local group
@@ -32,7 +31,7 @@ local function remember(name, text)
     group.active = group.limit and call('ZCARD', written(key('held:', name))) or 0
     group.had_room = groups.has_room(group)
   else
-    -- Made whole at once, because most groups have no settings and a table that grows costs more than all the rest.
+    -- All fields at once: a table that grows costs more than everything else here.
     group = { name = name, stored = false, spoken_for = 0, last_job = 0, active = 0, had_room = true }
   end
   read[name] = group
@@ -45,7 +44,7 @@ function groups.get(name)
 end
 
 function groups.load(names)
-  -- Those not read yet, by one look for all. Names may be repeated.
+  -- Read all groups that were not read yet, in one command. Names may be repeated.
   local missing, is_missing = {}, {}
   for _, name in ipairs(names) do
     if not read[name] and not is_missing[name] then
@@ -59,7 +58,7 @@ function groups.load(names)
 end
 
 function groups.of(names)
-  -- The groups of a job or a caller, whose list nobody changes, in its order.
+  -- The groups of a job or a caller, in the order of its list, which must not be changed.
   local found = lists[names]
   if not found then
     groups.load(names)
@@ -73,7 +72,7 @@ function groups.of(names)
 end
 
 local function places_with_settings(names)
-  -- Most groups have none, and those always have room.
+  -- Most groups have no limit, and so always have room.
   local places = with_settings[names]
   if not places or places.as_of ~= settings_changed then
     places = { as_of = settings_changed }
@@ -119,10 +118,8 @@ function groups.first_without_room(names, first)
   end
 end
 
-local GROUPS_A_LOOK = 8
-
 function groups.looks_of(count)
-  -- As in `policy/groups.py`: what somebody of so many groups counts for towards the bounds of a step.
+  -- As `looks` in `values/bounds.py`: how many looks a job of so many groups counts as.
   return math.ceil(count / GROUPS_A_LOOK)
 end
 
@@ -141,7 +138,7 @@ function groups.all_have_room_unspoken(names)
 end
 
 function groups.speak_for(names)
-  -- One slot in each of those that have a limit, until `forget_spoken_for`.
+  -- Leave one slot in each of these groups that has a limit, until `forget_spoken_for`.
   local all = groups.of(names)
   for _, i in ipairs(places_with_settings(names)) do
     all[i].spoken_for = all[i].spoken_for + 1
@@ -158,54 +155,8 @@ end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
 
--- Of the numbers below the highest held, those that are not held are kept as free. So where none is free, the highest
--- is one less than the numbers held are.
-
-local function held_count(group)
-  -- Kept in memory only of a group with a limit.
-  return group.limit and group.active or call('ZCARD', written(key('held:', group.name)))
-end
-
-local function lowest(numbers)
-  local at = 1
-  for i = 2, #numbers do
-    if numbers[i] < numbers[at] then
-      at = i
-    end
-  end
-  return at
-end
-
-local function lowest_free(group)
-  if group.limit and group.active == 0 and not group.returned then
-    return nil
-  end
-  local free = group.free
-  if not free or (free.at > #free and #free == FREE_AT_ONCE) then
-    free = call('ZRANGE', written(key('free:', group.name)), 0, FREE_AT_ONCE - 1)
-    free.at = 1
-    group.free = free
-  end
-  return tonumber(free[free.at])
-end
-
-local function next_number(group)
-  -- The lowest of those free or returned, else the one above the highest held.
-  local free, returned = lowest_free(group), group.returned
-  local at = returned and #returned > 0 and lowest(returned)
-  if at and (not free or returned[at] < free) then
-    return table.remove(returned, at)
-  elseif free then
-    later('ZREM', key('free:', group.name), group.free[group.free.at])
-    group.free.at = group.free.at + 1
-    return free
-  end
-  group.highest = (group.highest or held_count(group) - 1) + 1
-  return group.highest
-end
-
 function groups.look_for_holders(wanted)
-  -- By one look for all of them, before slots are taken there. Where nobody holds one, none is free either.
+  -- Read for all groups in one command, before slots are taken. A group without holders has no free numbers.
   local unknown, names
   for _, group in ipairs(wanted) do
     if not group.limit and not group.free and not group.returned then
@@ -229,7 +180,7 @@ end
 function groups.take(name, token)
   local group = groups.get(name)
   touch(group)
-  local number = next_number(group)
+  local number = slot_numbers.next(group)
   if not group.limit or group.active == 0 then
     later('SADD', key('holding'), name)
   end
@@ -247,38 +198,10 @@ function groups.free(name, token, number)
   later('ZREM', key('held:', name), token)
 end
 
-local function has_gaps(numbers)
-  -- Whether any number below the highest of these is not among them.
-  local highest = -1
-  for _, number in ipairs(numbers) do
-    highest = math.max(highest, number)
-  end
-  return #numbers <= highest
-end
-
-local function keep_free_numbers(group)
-  local free, returned = key('free:', group.name), group.returned
-  if held_count(group) == 0 then
-    if has_gaps(returned) then
-      call('DEL', written(free))
-    end
-    later('SREM', key('holding'), group.name)
-  else
-    local highest = tonumber(call('ZREVRANGE', written(key('held:', group.name)), 0, 0, 'WITHSCORES')[2])
-    for _, number in ipairs(returned) do
-      if number < highest then
-        later('ZADD', free, number, number)
-      end
-    end
-    call('ZREMRANGEBYSCORE', written(free), below(highest), '+inf')
-  end
-  group.returned, group.free, group.highest = nil, nil, nil
-end
-
 -- --- limits and pauses ----------------------------------------------------------------------------------------
 
 function groups.store(group)
-  -- A group with no settings leaves nothing.
+  -- A group without settings has no entry.
   touch(group)
   local was_stored = group.stored
   group.stored = (group.limit or group.paused or group.closed_until) and true or false
@@ -306,7 +229,7 @@ function groups.store(group)
 end
 
 function groups.mention(names, number)
-  -- The newest job that named these groups, so that `forget` knows when nobody can need their limits.
+  -- The newest job that named these groups, so that `forget` knows when no job can need their limits.
   local all = groups.of(names)
   for _, i in ipairs(places_with_settings(names)) do
     all[i].last_job = tonumber(number)
@@ -321,7 +244,7 @@ function groups.made_claimable()
 end
 
 function groups.opened()
-  -- Those that have room again.
+  -- The groups that have room again.
   local opened = {}
   for _, name in ipairs(order) do
     if read[name].opened then
@@ -343,7 +266,7 @@ local function note_change(name, task)
 end
 
 function groups.put(name, task, member, order_key)
-  -- Also where there is no room now: in the same step there may be again.
+  -- Also without room now, because the group may get room in the same step.
   note_change(name, task)
   later('ZADD', key('parked:', task, name), order_key, member)
   later('SADD', key('parks:', name), task)
@@ -360,7 +283,7 @@ function groups.unpark(name, task, member)
 end
 
 local function refresh_open(group, task, room)
-  -- Whether anything of the task is parked here, and if there is room, its first one in the index.
+  -- Whether jobs of the task are parked here; if there is room, puts the first one into the index.
   local parked = written(key('parked:', task, group.name))
   local head = call('ZRANGE', parked, 0, 0, 'WITHSCORES')
   if not head[1] then
@@ -404,7 +327,7 @@ function groups.settle()
     end
     group.changed = nil
     if group.returned then
-      keep_free_numbers(group)
+      slot_numbers.keep_free(group)
     end
   end
 end

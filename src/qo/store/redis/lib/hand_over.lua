@@ -1,14 +1,13 @@
 -- hand_over: give free slots to waiting callers, without passing a job or caller that could go first. Runs at the end
--- of every step that writes; looks at nothing where nobody waits. The contract is at `Store.acquire`.
+-- of every step that writes, and reads nothing when no caller waits. The contract is at `Store.acquire`.
 -- include lib/tickets.lua
 -- include lib/workers.lua
 -- exports hand_over
 
-local HANDED_OVER_LEASE_MS = 10000
 local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker
 
 local function free_places()
-  -- Live workers that could take another job now: what they take, and how many places they have left.
+  -- Live workers with free capacity: their tasks, and how many more jobs they can take.
   local free = {}
   for _, worker in ipairs(workers.live()) do
     local takes = {}
@@ -35,7 +34,7 @@ local function grant(ticket, asked_now)
   if not asked_now then
     local slots = lease.slots(lease.get(token)) or NONE
     local detail = { token = step.plain(token), slots = slots, expires_at = step.now + lease_ms }
-    step.signal(ticket.worker, 'granted', ticket.holder, detail)
+    step.signal(ticket.worker, GRANTED, ticket.holder, detail)
   end
 end
 

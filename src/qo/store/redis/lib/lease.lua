@@ -1,5 +1,5 @@
--- Taking and ending the right to run: a lease with one slot in every group that records its holders.
--- What a lease took is written on it and given back from there.
+-- Leases: take one with a slot in every group that records its holders, and end it.
+-- The slots are recorded in the lease and given back from there.
 -- include lib/line.lua
 -- exports lease
 
@@ -35,7 +35,7 @@ function lease.get(token)
 end
 
 function lease.looks(token)
-  -- What its end counts for towards a portion.
+  -- How much its end counts towards a portion.
   local held = 0
   for _ in pairs(leases[token].slots or NONE) do
     held = held + 1
@@ -44,7 +44,7 @@ function lease.looks(token)
 end
 
 function lease.end_of(token)
-  -- On counted time.
+  -- The end of the lease, on counted time.
   return ends[token] or tonumber(call('ZSCORE', written(key('expiry')), token))
 end
 
@@ -53,7 +53,7 @@ function lease.end_on_the_clock(token)
 end
 
 function lease.load_callers(holders)
-  -- By one look for all, before any of them gets or gives back anything.
+  -- Read all leases in one command, before any of them is changed.
   for i, token in ipairs(fields_of(written(key('callers')), holders)) do
     callers[holders[i]] = token
   end
@@ -87,7 +87,7 @@ end
 at_the_end[#at_the_end + 1] = write_leases
 
 function lease.begin_claim(claim)
-  -- It is known that nothing is held under it, so nobody has to look.
+  -- Nothing is held under this name, so it need not be read.
   claims[claim] = {}
 end
 
@@ -109,12 +109,8 @@ end
 
 -- --- slots ----------------------------------------------------------------------------------------------------
 
--- The first of a job's groups: `global`, its task's and its priority's. Their holders are found through their leases when
--- a first limit is set, which spares every job three writes.
-local COUNTED_IF_LIMITED = 3
-
 function lease.take_slots(names, token, uncounted, waited_ms)
-  -- One slot in each of these groups, where there must be room. The first `uncounted` count only if they have a limit.
+  -- Take one slot in each of these groups, which must have room; in the first `uncounted` only if they have a limit.
   local all, taken = groups.of(names), nil
   if #names > uncounted then
     groups.look_for_holders(all)
@@ -133,7 +129,7 @@ function lease.take_slots(names, token, uncounted, waited_ms)
 end
 
 function lease.slots(taken)
-  -- What of it is in groups that have a limit.
+  -- Only the slots in groups that have a limit.
   local limited = {}
   for name, number in pairs(taken.slots or NONE) do
     if groups.get(name).limit then
@@ -144,8 +140,8 @@ function lease.slots(taken)
 end
 
 function lease.adopt(name)
-  -- Record the running jobs that belong to a group which had no limit until now. Only `global`, a task's group and
-  -- `priority:` have any: the others record their holders always.
+  -- Record the running jobs of a group that gets its first limit as its holders. Only `global`, a task's group and
+  -- `priority:` need it; all other groups always record their holders.
   local kind = kind_of(name)
   if kind ~= name and kind ~= 'priority' then
     return
@@ -195,7 +191,7 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
 end
 
 function lease.grant(ticket, lease_ms)
-  -- A caller gets its slots.
+  -- Give a caller its slots.
   local token = step.draw_token()
   local taken = {
     holder = ticket.holder, worker = ticket.worker,
@@ -214,7 +210,7 @@ function lease.is_held(row, token)
 end
 
 local function load_with_groups(tokens)
-  -- What they hold, too, by one look for all.
+  -- Also read the slots that they hold, in one command.
   lease.load(tokens)
   local names = {}
   for _, token in ipairs(tokens) do
@@ -226,7 +222,7 @@ local function load_with_groups(tokens)
 end
 
 function lease.finish(tokens)
-  -- Free the slots and forget the leases; what becomes of the jobs is the caller's to say.
+  -- Free the slots and delete the leases. The jobs stay as they are; the calling function changes them.
   load_with_groups(tokens)
   for _, token in ipairs(tokens) do
     local taken = leases[token]
@@ -256,7 +252,7 @@ function lease.finish(tokens)
 end
 
 function lease.end_job(row, state, error)
-  -- A job succeeds, fails or is cancelled, from whatever it was. Its lease must be over already.
+  -- End a job as succeeded, failed or cancelled, from any state. Its lease must have ended before.
   local was_held = HELD[row.state]
   if row.state == 'queued' then
     line.leave(row)
@@ -307,7 +303,7 @@ function lease.stop_confirming(row)
 end
 
 local function limited_groups(taken)
-  -- By name; nothing where it holds no slot in any.
+  -- The slots by group name; nil when it holds none.
   local names = {}
   for name in pairs(taken.slots or NONE) do
     if groups.get(name).limit then
@@ -319,8 +315,8 @@ local function limited_groups(taken)
 end
 
 function lease.lose(tokens, reason)
-  -- End leases against their holders' will; the ids of the jobs among them. All slots are free before any job comes
-  -- back, so that none is put aside because of another.
+  -- End leases that ran out or were revoked, and return the ids of their jobs. All slots are freed before the first job
+  -- joins the line again, so that no job is parked because of another one.
   lease.load(tokens)
   local ended, numbers = {}, {}
   for i, token in ipairs(tokens) do
@@ -333,7 +329,7 @@ function lease.lose(tokens, reason)
   for i, token in ipairs(tokens) do
     local taken = ended[i]
     local detail = { token = step.plain(token), reason = reason, groups = limited_groups(taken) }
-    step.signal(taken.worker, 'lease_lost', taken.holder, detail)
+    step.signal(taken.worker, LEASE_LOST, taken.holder, detail)
     local row = taken.job and rows.get(taken.job)
     if row then
       ids[#ids + 1] = row.id

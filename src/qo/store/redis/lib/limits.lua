@@ -1,16 +1,15 @@
--- The one limit a group has, and where it comes from.
+-- A group's one limit and its source.
 -- include lib/hand_over.lua
 -- exports limits
 
 local limits = {}
-local OPERATOR, CONFIGURATION = 1, 2
 
 local function limit_of(group)
   return group.limit and { group = group.name, slots = group.limit, source = group.source } or nil
 end
 
 local function apply(wanted, by)
-  -- What keeps it out, if something of another value does; else what was changed, if anything was.
+  -- Returns the stronger limit of another value that stays, if there is one; else the change, if there was one.
   local group = groups.get(wanted.group)
   local before = limit_of(group)
   if before then
@@ -37,9 +36,14 @@ local function apply(wanted, by)
 end
 
 function limits.apply(wanted, by, ignored, changed)
-  -- What is kept out is added to `ignored`, and where that is wanted, what was set to `changed`.
+  -- Adds limits without effect to `ignored`, and changes to `changed` if that is given.
   for _, limit in ipairs(wanted or NONE) do
-    local kept_out, change = apply(limit, by)
+    local kept_out, change
+    if limit.slots then
+      kept_out, change = apply(limit, by)
+    else
+      limits.remove(limit.group, limit.only, by)
+    end
     if kept_out then
       ignored[#ignored + 1] = kept_out
     elseif change and changed then
@@ -49,7 +53,7 @@ function limits.apply(wanted, by, ignored, changed)
 end
 
 function limits.drop(name, only)
-  -- Remove a limit, if it is of this source where one is named; what it was, where something was removed.
+  -- Remove a limit, if it has the source `only` (nil: any), and return it.
   local group = groups.get(name)
   local removed = limit_of(group)
   if not removed or (only and removed.source ~= only) then
@@ -62,7 +66,7 @@ function limits.drop(name, only)
 end
 
 function limits.remove(name, only, by)
-  -- The same, by a person or by what they wrote down.
+  -- Remove a limit, with an event and an entry in the audit trail.
   local removed = limits.drop(name, only)
   if removed then
     step.audit(by, 'limit', name, { limit = cjson.null, source = removed.source, from = removed.slots })
@@ -70,7 +74,7 @@ function limits.remove(name, only, by)
 end
 
 function limits.remove_others(wanted, source, by)
-  -- Those of this source that are not among the wanted ones, by name.
+  -- Remove the limits of this source that are not wanted, in the order of their names.
   local kept, names = {}, call('HKEYS', written(key('groups')))
   for _, limit in ipairs(wanted) do
     kept[limit.group] = true
@@ -85,7 +89,7 @@ function limits.remove_others(wanted, source, by)
 end
 
 function limits.grant(name, slots, source, ignored)
-  -- What a source gives now; none takes back what it gave before.
+  -- Set the limit that a source gives now; nil removes the one that it gave before.
   if slots then
     limits.apply({ { group = name, slots = slots, source = source } }, nil, ignored)
   else

@@ -1,14 +1,9 @@
--- Entering, joining and leaving the line. The rules are those of `store/base.py`, the order key is that of
--- `policy/ordering.py`. These functions change the row and every index; the row is written at the step's end.
+-- Join, enter and leave the line. The rules are in `store/contract.py`, the order key in `policy/ordering.py`.
+-- These functions change the row and every index; the row is written at the end of the step.
 -- include lib/groups.lua
--- exports line, CELL, GATES, HELD, ENDED
+-- exports line
 
 local line = {}
-local PLACES = 70368744177664 -- 2^46: place values of a priority
-local CELL = 128
-local GATES = 2 -- how many of a job's groups, the first ones, are gates
-local HELD = { starting = true, running = true }
-local ENDED = { succeeded = true, failed = true, cancelled = true }
 
 function line.priority_of(order_key)
   return math.floor(order_key / PLACES)
@@ -29,22 +24,22 @@ line.drawn_place = drawn_place
 
 function line.was_moved(place)
   local value = place % CELL
-  return value >= 1 and value <= 64
+  return value >= 1 and value <= STEPS_PER_CELL
 end
 
 function line.sequence_of(place)
-  -- The sequence that a drawn place was made from; a place given by a move has none.
+  -- The sequence of a drawn place; nil for a place that a move gave.
   local cell = math.ceil(place / CELL)
   return cell + (cell * CELL - place)
 end
 
 function line.note_disturbance(row)
-  -- The job is about to get another key, by a person or to make room for a job that is moved.
+  -- Note that the job is about to get another key, by a person or to make room for a moved job.
   row.undisturbed_key = row.undisturbed_key or row.key
 end
 
 function line.note_displacement(row, reason, order_key)
-  -- A person is about to give the job this key: `ordering.displacement`.
+  -- Note that a person is about to give the job this key: `ordering.displacement`.
   line.note_disturbance(row)
   if order_key <= row.undisturbed_key then
     row.displaced = nil
@@ -77,8 +72,8 @@ local function count(order_key, change)
 end
 
 local function position_of_newest(order_key, boost)
-  -- Of one that is about to enter. Nothing was drawn later, so only those that the boost passed stand behind it in its
-  -- priority.
+  -- The position of a job that is about to enter. Its place was drawn last, so in its priority only the jobs that its
+  -- boost has passed stand behind it.
   local own = line.priority_of(order_key)
   if line.length() == 0 then
     up_to[own] = 0
@@ -137,7 +132,7 @@ function line.enter(row, order_key)
 end
 
 function line.enter_again(row, order_key)
-  -- The key or the groups of a job in line have changed.
+  -- Enter the line again after the key or the groups of the job have changed.
   count(row.key, -1)
   count(order_key, 1)
   step_aside(row)
@@ -148,7 +143,7 @@ function line.enter_again(row, order_key)
 end
 
 function line.park(row, group)
-  -- A job was found blocked by this group.
+  -- Park a job that was found blocked by this group.
   step_aside(row)
   row.parked = group
   groups.park(group, row.task, row.number, row.key)
@@ -156,7 +151,7 @@ function line.park(row, group)
 end
 
 function line.leave(row)
-  -- Out of the line, keeping the key, so that the job can come back to it.
+  -- Leave the line and keep the key, so that the job can come back to its place.
   count(row.key, -1)
   lone = nil
   step.set_counter('in_line', line.length() - 1)
@@ -168,7 +163,8 @@ function line.leave(row)
 end
 
 function line.candidates(task)
-  -- Those of a task, with their keys, where they are known without a look: nobody is in line, or one who has just come.
+  -- The ready jobs of a task with their keys, if they are known without a read: the line is empty, or has only the job
+  -- that has just joined.
   if line.length() == 0 then
     return NONE
   elseif lone and not lone.parked then
@@ -187,7 +183,7 @@ end
 -- --- joining --------------------------------------------------------------------------------------------------
 
 local function parent_order(parent)
-  -- Text that sorts parents: none first, then those made of digits as numbers, then the others.
+  -- A string that sorts parents: no parent first, then digits as numbers, then all others.
   if not parent then
     return ''
   end
@@ -199,12 +195,12 @@ local function parent_order(parent)
 end
 
 local function joining_order(row)
-  -- What decides among jobs that are due at the same time. Numbers have twelve digits, and so sort as text.
+  -- The order of jobs that are due at the same time. Numbers have twelve digits, so they sort as text.
   return parent_order(row.parent) .. '\0' .. string.format('%010d', row.phase or 0) .. '\0' .. row.number
 end
 
 function line.is_due(row)
-  -- Whether there is nothing to wait for, of time.
+  -- Whether the job need not wait for a time or a span.
   if row.steady_at then
     return row.steady_at <= step.steady_now()
   end
@@ -245,7 +241,7 @@ function line.set_deferred(row, deferred)
 end
 
 function line.tell_time(kind, row)
-  -- Not by cjson, which keeps fourteen digits.
+  -- Without cjson, which keeps only fourteen digits.
   step.event_with(kind, row.id, '{"run_at":' .. digits(row.run_at) .. '}')
 end
 
@@ -264,7 +260,7 @@ function line.join(row)
 end
 
 function line.join_in_order(joining)
-  -- Several in the same step, all due at the same time or given in the order of their due times.
+  -- Several jobs in one step, all due at the same time or in the order of their due times.
   for _, row in ipairs(joining) do
     line.join(row)
   end

@@ -1,4 +1,4 @@
--- What people do to jobs: finding them, and answering with them as they are then.
+-- Changes by people: find the jobs, and return them after the change.
 -- include lib/users.lua
 -- include lib/answer.lua
 -- include lib/wake.lua
@@ -7,7 +7,7 @@
 local people = {}
 
 function people.unfinished(parent)
-  -- A parent's jobs that have not ended, by phase, then those without one; nothing where there is no such parent.
+  -- A parent's unfinished jobs by phase, then those without one; nil when there is no such parent.
   if not call('HGET', key('parents'), parent) then
     return nil
   end
@@ -23,7 +23,7 @@ function people.unfinished(parent)
 end
 
 function people.wanted(arguments)
-  -- The job or the jobs of the parent that the arguments name; else the refusal.
+  -- The job or the parent's jobs that the arguments name; otherwise the refusal.
   if arguments.parent then
     local found = people.unfinished(arguments.parent)
     return found, not found and step.refuse('no_parent')

@@ -5,8 +5,6 @@
 -- exports places
 
 local places = {}
-local STEPS_PER_CELL = 64
-local WIDEST_SPREAD = 128
 
 local function place_at(number)
   return math.floor(number / STEPS_PER_CELL) * CELL + 1 + number % STEPS_PER_CELL
@@ -72,7 +70,7 @@ function places.spread(before, after, ceiling, taken)
   -- A place for the moved job, and new ones for the nearest before and after it, each nearest first; nothing when
   -- even the widest spread finds no room.
   local width = 1
-  while width <= WIDEST_SPREAD do
+  while width <= SPREAD_AT_MOST / 2 do
     local left, right = math.min(width, #before), math.min(width, #after)
     local found = even_places(before[width + 1] or -1, after[width + 1] or ceiling, left + 1 + right)
     if found and not any_taken(found, taken) then

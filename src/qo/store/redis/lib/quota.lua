@@ -1,5 +1,5 @@
--- A user's daily quota: charging, deferring to a later day, moving forward when there is room.
--- A deferred job's time lies within the day it is charged to, so its day is found by its time.
+-- A user's daily quota: charge it, defer a job to a later day, move deferred jobs forward when there is room.
+-- A deferred job's due time is within the day that it is charged to, so its day is known by its time.
 -- include lib/limits.lua
 -- exports quota
 
@@ -97,7 +97,7 @@ local function add_time(times, new)
 end
 
 function quota.defer(row, day, time)
-  -- A due time on this day among the user's other deferred jobs, behind all of them.
+  -- Give a job a due time on this day, after all other deferred jobs of the user.
   local others, times = deferred_on(row.user, day)
   add_time(times, time)
   rows.load(others)
@@ -138,7 +138,7 @@ local function bring_to_day(row, day)
 end
 
 function quota.move_forward(user, size)
-  -- Let the user's deferred jobs, earliest first, into every day that has room for them.
+  -- Move the user's deferred jobs forward into days that have room, the earliest job first.
   if not size or size == 0 then
     return
   end
@@ -164,7 +164,7 @@ function quota.move_forward(user, size)
 end
 
 function quota.would_move(user, size, last_day)
-  -- What `move_forward` would do if the user's quota were this: by how much the use of `last_day` (today or tomorrow)
+  -- The effect that `move_forward` would have with this quota: by how much the use of `last_day` (today or tomorrow)
   -- would change, and how many deferred jobs would join the line.
   local change, joining = 0, 0
   if not size or size == 0 then

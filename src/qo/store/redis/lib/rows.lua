@@ -1,6 +1,6 @@
 -- Jobs, each a packed table under its number. Read once in a step, changed in memory, written at its end.
 --
--- What a job has not is not in its table: `nil` is None, 0 or false, as `store/redis/rows.py` has it.
+-- Empty fields are not in the table: `nil` is None, 0 or false, as in `store/redis/rows.py`.
 -- include lib/step.lua
 -- exports rows, tasks, NONE
 
@@ -14,7 +14,7 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 function rows.load(numbers)
-  -- Those not known yet, by one look for all.
+  -- Read all jobs that are not known yet, in one command.
   local missing = {}
   for _, number in ipairs(numbers) do
     if number and not loaded[number] then
@@ -36,7 +36,7 @@ function rows.get(number)
 end
 
 function rows.numbers(ids)
-  -- The numbers of these ids, by one look; false where there is none.
+  -- The numbers of these ids, read in one command; false where there is no such job.
   return #ids > 0 and fields_of(written(key('ids')), ids) or {}
 end
 
@@ -46,7 +46,7 @@ function rows.find(id)
 end
 
 function rows.named_by(items)
-  -- The job that each of these names by `job_id`, all of them read together; false where there is none.
+  -- The job that each of these names by `job_id`, all read together; false where there is none.
   local ids, found = {}, {}
   for i, item in ipairs(items) do
     ids[i] = item.job_id
@@ -68,17 +68,13 @@ local function loaded_rows(numbers)
   return found
 end
 
-function rows.due(index, at)
-  -- One portion of the jobs that stand in this index up to then, and whether there are more.
-  local portion = step.bounds.portion
-  local numbers = call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, portion + 1)
-  local more = #numbers > portion
-  numbers[portion + 1] = nil
-  return loaded_rows(numbers), more
+function rows.due(index, at, at_most)
+  -- The first jobs that stand in this index up to then.
+  return loaded_rows(call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, at_most))
 end
 
 function rows.unfinished(index)
-  -- Those in this index, by number, that have not ended. The others are left out by the server, as there may be many.
+  -- The unfinished jobs of this index, by number. The server leaves out the ended ones, as there may be many.
   return loaded_rows(call('ZDIFF', 2, written(index), written(key('finished'))))
 end
 
@@ -92,12 +88,12 @@ function rows.insert(row, payload)
 end
 
 function rows.is_new(row)
-  -- Whether it came to be in this step.
+  -- Whether the job was made in this step.
   return payloads[row.number] ~= nil
 end
 
 function rows.contents(numbers)
-  -- Payloads and checkpoints of these jobs, by one look each; false where there is none.
+  -- Payloads and checkpoints of these jobs, one command for each; false where there is none.
   if #numbers == 0 then
     return {}, {}
   elseif #numbers == 1 and payloads[numbers[1]] then
@@ -113,7 +109,7 @@ function rows.save_checkpoint(row, checkpoint)
 end
 
 function rows.size(row)
-  -- What a lease on this job brings with it, in bytes: told by the row, so that nobody reads what is not given.
+  -- How many bytes a lease on this job returns. The row has the sizes, so that data which is not returned is not read.
   return (row.payload_bytes or 0) + (row.checkpoint_bytes or 0)
 end
 
@@ -129,7 +125,7 @@ function rows.delete(row)
 end
 
 function rows.packed(row)
-  -- A row as it is to be stored. Who changes it after that saves it again.
+  -- Save a row as it is now. A function that changes it afterwards has to save it again.
   local text = packed[row.number]
   if not text then
     text = cmsgpack.pack(row)
@@ -144,9 +140,8 @@ at_the_end[#at_the_end + 1] = function()
   end
 end
 
--- --- what tasks say of their jobs -------------------------------------------------------------------------------
+-- --- the options of tasks ---------------------------------------------------------------------------------------
 
-local DEFAULT_MAX_ATTEMPTS = 3
 local NONE = {}
 local tasks = {}
 
@@ -174,7 +169,7 @@ function tasks.max_attempts(name)
 end
 
 local function add_named(names, more, is_known)
-  -- Those of them that are not there yet.
+  -- Add the groups that are not in the list yet.
   for _, name in ipairs(more) do
     if not is_known[name] then
       is_known[name] = true
@@ -199,7 +194,7 @@ local function names_of(row)
   end
   local of_task, own = tasks.get(row.task).groups, row.own_groups
   if of_task or own then
-    -- A group that a task or a submit names is of no kind that is here already, but may be the task's own.
+    -- A group that a task or a submit names has no reserved prefix, but may be the task's own group.
     local is_known = { [row.task] = true }
     add_named(names, of_task or NONE, is_known)
     add_named(names, own or NONE, is_known)
@@ -208,8 +203,8 @@ local function names_of(row)
 end
 
 function tasks.groups_of(row)
-  -- Every group of a job, each once, in the order in which a claim looks at them: first the two gates, then that of its
-  -- priority. Nobody may change the list, which other jobs have, too.
+  -- Every group of a job, each once, in the order in which a claim looks at them: first the two gates, then its
+  -- priority. The list is shared with other jobs and must not be changed.
   local own = row.own_groups
   local alike = table.concat({
     row.task, row.priority, row.user or '', row.project or '', row.tier or '', row.parent or '',

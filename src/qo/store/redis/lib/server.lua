@@ -1,4 +1,4 @@
--- The server as a step sees it: its commands, this namespace's keys, and how numbers and texts are written there.
+-- The server's commands, this namespace's keys, and the format of numbers and strings.
 -- exports call, key, digits, below, comes_before, meet_server, at_the_beginning, at_the_end
 
 local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
@@ -17,22 +17,22 @@ local function meet_server(keys)
 end
 
 local function call(...)
-  -- The server's own is only there while a function runs.
+  -- `redis.call` exists only while a function runs.
   return redis_call(...)
 end
 
 local function digits(number)
-  -- All of them: Lua's own text of a number has fourteen.
+  -- All digits: `tostring` keeps only fourteen.
   return string.format('%.0f', number)
 end
 
 local function below(number)
-  -- As the end of a range of scores, the number itself left out.
+  -- The end of a range of scores, without the number itself.
   return '(' .. digits(number)
 end
 
 local function key(name, of, within)
-  -- No name holds a NUL, and every kind of key ends with a colon or has no part, so none can reach another.
+  -- No name contains a NUL, and every kind of key ends with a colon or has no name in it, so no key can equal another.
   if within then
     return prefix .. name .. of .. '\0' .. within
   elseif of then
@@ -47,7 +47,7 @@ local function key(name, of, within)
 end
 
 local function comes_before(a, b)
-  -- By bytes, as every store sorts. Lua's own comparison of texts depends on the server's locale.
+  -- By bytes, as in every store. Lua's own comparison of strings depends on the server's locale.
   for i = 1, math.min(#a, #b) do
     local one, other = a:byte(i), b:byte(i)
     if one ~= other then

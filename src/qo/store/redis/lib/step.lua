@@ -1,24 +1,24 @@
--- One atomic step: what it was asked, when it happens, and what it has to write at its end.
+-- One atomic step: its arguments, its time, and what it writes at its end.
 --
 -- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
--- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` as in `store/values.py`
--- argv[2]  the operation's id, if its answer has to be kept for a repetition, else empty
--- argv[3…] payloads, checkpoints and results, which no operation looks into; arguments name them by number
+-- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` as in `values/bounds.py`
+-- argv[2]  the operation's id, if its reply has to be kept for a repetition, else empty
+-- argv[3…] payloads, checkpoints and results, which no operation reads; arguments refer to them by number
 --
--- Reply    a list: the answer, packed, then rows, payloads or leases that it is about
+-- Reply    a list: the result, packed, then the rows, payloads or leases that it refers to
 --
--- Nothing can be undone, so an operation refuses before its first write. What a part remembers of one step it makes
--- anew in `at_the_beginning` of the next.
+-- Nothing can be rolled back, so an operation refuses before its first write. Each part clears its memory of one step
+-- in `at_the_beginning` of the next.
 -- include lib/counters.lua
--- exports begin, MINUTE_MS, DAY_MS
+-- exports begin, MINUTE_MS
 
 local KEEP_REPLY_MS = 60000 -- several times as long as anybody sends a call again
-local MINUTE_MS, DAY_MS = 60000, 86400000
+local MINUTE_MS = 60000
 local ENTRIES_AT_MOST = 100000 -- of the feed; a net below `forget`: nobody may be there to call it
 
 local argv
 
--- --- what is told ---------------------------------------------------------------------------------------------
+-- --- events, audit trail, figures -----------------------------------------------------------------------------
 
 local events, kinds, figures
 local signals -- by worker: which of the events are for it
@@ -34,13 +34,13 @@ function step.event(kind, subject, detail)
 end
 
 function step.event_with(kind, subject, detail)
-  -- The detail is text already.
+  -- The detail is already encoded.
   events[#events + 1] = { step.now, kind, subject, detail }
   kinds[kind] = true
 end
 
 function step.signal(worker, kind, subject, detail)
-  -- An event that a worker has to hear of at once: it holds or waits for what this is about.
+  -- An event that is also published to one worker or limiter at once, because it concerns a lease or ticket of theirs.
   step.event(kind, subject, detail)
   has_signals = true
   if worker then
@@ -67,7 +67,7 @@ function step.figure(name, total_ms)
 end
 
 local function tell_signals(newest)
-  -- Each worker its own, whole: it need not look.
+  -- Each worker gets its own events in full, so it need not read the feed.
   for worker, places in pairs(signals) do
     local told = {}
     for i, place in ipairs(places) do
@@ -85,8 +85,8 @@ local function write_events()
   end
   local newest = step.counter('newest_event') + #events
   step.set_counter('newest_event', newest)
-  -- All events of a step are one entry, under the number of the last. Which kinds are in it is told beside them, so
-  -- that who follows only some of them need not open the others.
+  -- All events of a step are one entry, under the number of the last. Its kinds are stored beside
+  -- them, so that a reader of only some kinds need not unpack the others.
   local names = { '' }
   for kind in pairs(kinds) do
     names[#names + 1] = kind
@@ -107,7 +107,7 @@ local function write_figures()
   local name = key('figures:', minute)
   for figure, sums in pairs(figures) do
     if call('HINCRBY', name, 'n:' .. figure, sums[1]) == sums[1] then
-      -- The first of its kind in this minute, and perhaps the first of all.
+      -- The first figure of its kind in this minute, and perhaps the first figure of the minute.
       call('ZADD', key('minutes'), minute, minute)
     end
     if sums[2] ~= 0 then
@@ -155,7 +155,7 @@ local function begin(keys, arguments, operation)
   meet_server(keys)
   argv = arguments
   if argv[2] ~= '' then
-    -- Its reply was lost on the way: it has happened, and is answered as it was then.
+    -- Its reply was lost: it has taken effect, and gets the same reply again.
     local known = call('GET', key('reply:', argv[2]))
     if known then
       return cmsgpack.unpack(known)

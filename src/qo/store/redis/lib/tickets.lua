@@ -1,4 +1,4 @@
--- Callers who wait for slots without a job.
+-- Tickets: callers that wait for slots without a job.
 -- include lib/walk.lua
 -- exports tickets
 
@@ -10,7 +10,7 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 function tickets.are_there()
-  -- Whether anybody waits for slots, which spares most steps every other look at callers.
+  -- Whether any caller waits; most steps then need not read more about callers.
   return step.counter('waiting_callers') > 0
 end
 

@@ -1,6 +1,6 @@
--- Users: what their tier grants, applied at once to all their jobs that wait.
+-- Users: the numbers of their tier, applied at once to all their waiting jobs.
 -- include lib/quota.lua
--- exports users, WAITS
+-- exports users
 
 local users = {}
 local known_users
@@ -8,7 +8,6 @@ local known_users
 at_the_beginning[#at_the_beginning + 1] = function()
   known_users = {}
 end
-local WAITS = { scheduled = true, waiting = true, queued = true, confirming = true }
 
 function users.get(name)
   if known_users[name] == nil then
@@ -30,7 +29,7 @@ function users.save(name, user)
 end
 
 function users.note_idle(name)
-  -- Those whom nothing but their newest job keeps: neither a person nor a quota.
+  -- The users that are kept only because of their newest job, not by a person's decision or a quota.
   local user = users.get(name)
   if user and not user.pinned and quota.has_none(name) then
     later('ZADD', key('idle_users'), user.last_job, name)
@@ -46,9 +45,7 @@ function users.delete(name)
 end
 
 function users.same(a, b)
-  for _, field in ipairs({
-    'tier', 'boost', 'user_limit', 'project_limit', 'daily_quota', 'iterations_batch', 'iterations_max',
-  }) do
+  for _, field in ipairs(STANDING_FIELDS) do
     if a[field] ~= b[field] then
       return false
     end
@@ -57,7 +54,7 @@ function users.same(a, b)
 end
 
 function users.limit_by_standing(standing, user, projects, ignored)
-  -- The limits that a standing gives to a user and to projects; what it no longer gives is removed.
+  -- The limits that a standing gives to a user and to projects; limits that it no longer gives are removed.
   if user then
     limits.grant('user:' .. user, standing.user_limit, TIER, ignored)
   end

@@ -1,31 +1,30 @@
 -- Waking idle workers: as many as jobs became claimable in this step, each on its own channel, never all.
--- A worker that finds nothing to claim puts itself down as idle for its tasks until it looks again (wait_for_work).
--- One that offers to has a job claimed for it in this step, and is told of it instead of only woken.
--- An idle worker knows when the next thing comes due, and looks then. When a step makes something come due sooner, one
--- idle worker is told to look again: it then knows of that. Every worker's upkeep is the net, should that one go away.
+-- A worker that finds no job registers as idle for its tasks (wait_for_work). If it makes an offer, this step claims a
+-- job for it, and the message contains the lease.
+-- An idle worker knows when the next job or lease is due, and claims then. When a step makes something due sooner, it
+-- notifies one idle worker. If that worker ends meanwhile, the upkeep of any other worker finds the due job.
 --
--- Who is idle is in `idle_workers`. In `idle:<task>` a name stays until somebody meets it there: a worker may take many
--- tasks, is soon idle again, and a job that starts would have to wait until it is out of all of them.
+-- `idle_workers` has the workers that are idle now. In `idle:<task>` a name stays until a later step finds it there: a
+-- worker may have many tasks and is soon idle again, and removing it from all of them would delay the start of a job.
 -- include lib/claiming.lua
 -- exports wake
 
 local wake = {}
-local LOOK_AGAIN = 'look' -- known to `store/redis/store.py`
 local TOLD_AT_MOST = 10 -- of those put down as idle for a task who do not listen any more
 
 local function idle_state(worker)
-  -- What it was put down with.
+  -- The tasks and the offer that it registered.
   local text = call('HGET', key('idle_workers'), worker)
   return text and cmsgpack.unpack(text)
 end
 
 function wake.forget(worker)
-  -- It is not idle.
+  -- The worker is not idle any more.
   call('HDEL', key('idle_workers'), worker)
 end
 
 function wake.forget_wholly(worker, task_names)
-  -- It will not come back.
+  -- The worker has left.
   wake.forget(worker)
   for _, task in ipairs(task_names) do
     call('ZREM', key('idle:', task), worker)
@@ -42,7 +41,7 @@ local function is_idle_for(task, idle)
 end
 
 local function longest_idle(task, passed)
-  -- Who has been idle for longest, behind the so many that this step has woken, and what it was put down with.
+  -- The worker that has been idle for longest, after those that this step has woken, and what it registered.
   while true do
     local worker, until_when = unpack(call('ZRANGE', key('idle:', task), passed, passed, 'WITHSCORES'))
     if not worker then
@@ -61,7 +60,7 @@ local function longest_idle(task, passed)
 end
 
 local function is_listening(worker)
-  -- A worker that was killed stays down as idle for some seconds, and a job claimed for it would wait for its lease.
+  -- A killed worker stays registered as idle for some seconds; a job claimed for it would have to wait for its lease.
   return call('PUBSUB', 'SHARDNUMSUB', key('wake:', worker))[2] > 0
 end
 
@@ -72,8 +71,8 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 local function claim_for(worker, idle)
-  -- What to tell it, and of which task its job is. Only to look, if a bound ended the search; nothing when there was
-  -- nothing to claim.
+  -- The message for the worker, and the task of its job. Only a request to look if a bound ended the search; nil when
+  -- there was no job to claim.
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
   local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
@@ -85,8 +84,8 @@ local function claim_for(worker, idle)
 end
 
 local function wake_for(task, counts)
-  -- As many as there are jobs of this task to claim. What a worker is given may be of another one, and then there are
-  -- as many of this task as before.
+  -- Wakes as many workers as there are claimable jobs of this task. A worker may get a job of another task; the number
+  -- of jobs of this task is then the same as before.
   local woken = 0
   while counts[task] > 0 and groups.gates_open(task) do
     local worker, idle = longest_idle(task, woken)
@@ -97,7 +96,7 @@ local function wake_for(task, counts)
     if idle.offer and given_bytes < step.bounds.claim_bytes and is_listening(worker) then
       message, given = claim_for(worker, idle)
       if not message then
-        return -- then nobody who takes this task would find anything
+        return -- then no worker of this task would find a job
       end
     end
     given = given or task
@@ -113,7 +112,7 @@ local function candidates_of(task)
 end
 
 local function count_behind_gates()
-  -- A gate that has room again makes claimable what waited behind it.
+  -- A gate that has room again makes the jobs behind it claimable.
   for _, group in ipairs(groups.opened()) do
     local free = group.limit and group.limit - group.active or math.huge
     if group.name == 'global' then

@@ -1,6 +1,6 @@
--- Candidates in order: what may start next, without looking at anything known to be blocked.
+-- The candidates that may start next, in order, without reading jobs that are known to be blocked.
 --
--- The smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). During a walk the
+-- The next one is the smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). The
 -- open index is only read; a group's own parked jobs are read from its first one on, as far as they are wanted.
 -- include lib/lease.lua
 -- exports walk
@@ -14,7 +14,7 @@ local function source(name)
 end
 
 local function head(from)
-  -- The next member and its key; nothing when the end is reached.
+  -- The next member and its key; nil at the end.
   if from.at > #from.found then
     if from.ended then
       return
@@ -61,7 +61,7 @@ local function open_group(from)
 end
 
 local function new_task(task, known)
-  -- `known`: all that are ready, where nobody need look, and then none are parked.
+  -- `known`: all ready jobs, if they are known without a read; then no job is parked.
   local ready, open = source(key('ready:', task)), source(key('open:', task))
   if known then
     ready.found, ready.ended, open.ended = known, true, true
@@ -111,7 +111,7 @@ local function take(candidates, from)
 end
 
 function walk.over(task_names, expected)
-  -- `expected` is how many will probably be looked at: so many are read at a time.
+  -- `expected` is the probable number of candidates; so many are read at a time.
   batch = math.min(math.max(expected, 1), LARGEST_BATCH)
   local all = {}
   for _, task in ipairs(task_names) do
@@ -124,7 +124,7 @@ function walk.over(task_names, expected)
 end
 
 function walk.first(all, passes)
-  -- Of the candidates of the tasks that are not passed by, the first: whose it is, and where it is taken from.
+  -- The first candidate of all tasks that are not skipped: its task, and where to take it from.
   local best, from, best_key
   for i = #all, 1, -1 do
     local candidates = all[i]

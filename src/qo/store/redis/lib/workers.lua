@@ -1,4 +1,4 @@
--- Workers that have registered, and those of them that live, by name.
+-- Registered workers, and the live ones among them, by name.
 -- include lib/step.lua
 -- exports workers
 
@@ -13,7 +13,7 @@ local function unpacked(name, text)
 end
 
 function workers.find(name)
-  -- Whether it lives or not.
+  -- A registered worker, live or not.
   local text = call('HGET', written(key('workers')), name)
   return text and unpacked(name, text)
 end

@@ -1,5 +1,5 @@
--- Many members in few commands: what a step does member by member waits until somebody reads the key, or until the
--- step's end; what it looks up by field it looks up together.
+-- Many members in few commands: writes to single members wait until the key is read, or until the end of the step;
+-- fields are read together.
 -- include lib/server.lua
 -- exports later, written, take_back, write_pending, call_in_parts, fields_of, members_of
 
@@ -19,7 +19,7 @@ local function call_in_parts(command, name, list, first)
 end
 
 local function written(name)
-  -- The key, safe to be read: what waits to be written there is written first.
+  -- The key, after everything that waits for it was written, so that it can be read.
   local waiting = pending[name]
   if waiting then
     pending[name], begun[name] = nil, true
@@ -29,7 +29,7 @@ local function written(name)
 end
 
 local function later(command, name, a, b)
-  -- As the server's command of that name, and in the order in which they are asked for.
+  -- Like the server's command of that name; commands keep their order.
   local waiting = pending[name]
   if waiting and waiting[1] ~= command then
     written(name)
@@ -44,7 +44,7 @@ local function later(command, name, a, b)
 end
 
 local function take_back(name, member)
-  -- Out of a sorted set into which nobody but this step has put it: where that is all that is to be written, nothing is.
+  -- Remove a member that this very step has added to a sorted set: if its addition still waits, neither is written.
   local waiting = pending[name]
   if waiting and not begun[name] and #waiting == 3 and waiting[1] == 'ZADD' and waiting[3] == member then
     pending[name] = nil
@@ -71,11 +71,11 @@ local function look_up(command, name, list)
 end
 
 local function fields_of(name, fields)
-  -- Of a hash, in the order of the fields; false where there is none.
+  -- The fields of a hash in their order; false where there is none.
   return look_up('HMGET', name, fields)
 end
 
 local function members_of(name, members)
-  -- Of a set: for each of these 1 if it is a member, else 0.
+  -- For each of these, 1 if it is a member of the set, else 0.
   return look_up('SMISMEMBER', name, members)
 end

@@ -1,7 +1,7 @@
--- audit: who did what, newest first.
+-- audit: what people did, newest first.
 --
 -- Arguments  subject, limit
--- Answers    id, time, by whom, action, subject and detail of each
+-- Answers    id, time, by, action, subject and detail of each
 -- flags no-writes
 -- include lib/step.lua
 

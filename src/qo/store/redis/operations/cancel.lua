@@ -13,7 +13,7 @@ local function cancel(row)
   rows.save(row)
   if HELD[row.state] then
     row.cancel_wanted = true
-    step.signal(row.worker, 'cancel_wanted', row.id)
+    step.signal(row.worker, CANCEL_WANTED, row.id)
     return
   end
   lease.end_job(row, 'cancelled')

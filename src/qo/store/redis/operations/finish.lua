@@ -11,8 +11,6 @@
 -- include lib/answer.lua
 -- include lib/wake.lua
 
-local PASSES_THROUGH_RUNNING = { succeeded = true, confirming = true }
-local GIVES_WAY_TO_CANCEL = { scheduled = true, queued = true, confirming = true }
 local tokens, handed_back, released = {}, {}, {}
 
 local function state_after(row, outcome)

@@ -1,8 +1,18 @@
--- groups: all that have a limit, a pause, a closing time or holders, by name, without their slots.
+-- groups: those that are named, with their slots; or all that have a limit, a pause, a closing time or holders, by name
+-- and without their slots.
 --
+-- Arguments  names
 -- Answers    their status
 -- flags no-writes
 -- include lib/status.lua
+
+if arguments.names then
+  local found = {}
+  for i, name in ipairs(arguments.names) do
+    found[i] = status.of(name, true)
+  end
+  return step.answer({ groups = found })
+end
 
 local names, known = call('HKEYS', key('groups')), {}
 for _, name in ipairs(names) do

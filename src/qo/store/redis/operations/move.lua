@@ -9,8 +9,6 @@
 -- include lib/people.lua
 -- include lib/places.lua
 
-local SPREAD_AT_MOST = 256
-
 local function neighbours(row, other_key, wanted)
   -- So many jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
   local band = line.priority_of(other_key)

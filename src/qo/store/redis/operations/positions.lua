@@ -1,14 +1,13 @@
 -- positions: the places of those of the given jobs that are in line.
 --
 -- Arguments  ids
--- Answers    for each, its position, the original one, who was placed ahead and what displaced it; false: not in line
+-- Answers    for each, its position, the original one, how many were placed ahead of it and what displaced it; false: not in line
 --
 -- Who was placed ahead is counted from order keys alone, `policy/ordering.py` says how: jobs that drew a later sequence
 -- are a range of each better priority, and of at most 126 jobs around its beginning the keys have to be looked at.
 -- flags no-writes
 -- include lib/line.lua
 
-local MOVED_COUNTED_AT_MOST, MAX_BOOST = 64, 63
 local levels -- the priorities of those in line, best first, as far as they were looked for
 local moved -- of those in line at a place that a move gave them: { key, sequence }; false where they are too many
 

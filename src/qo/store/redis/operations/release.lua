@@ -2,7 +2,7 @@
 --
 -- Arguments  holders, each with its token, if it names one
 -- Answers    for each, whether it was theirs
--- Events     granted, for what is handed over to those who waited
+-- Events     granted, for each slot that is handed over to a waiting caller
 -- flags allow-oom
 -- include lib/hand_over.lua
 -- include lib/wake.lua

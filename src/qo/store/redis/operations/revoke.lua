@@ -1,4 +1,4 @@
--- revoke: end the lease of who holds a slot, by hand.
+-- revoke: end the lease of a slot's holder by hand.
 --
 -- Arguments  group, slot_id, force, by
 -- Answers    the holder; refused: no_slot, alive

@@ -1,6 +1,6 @@
 -- set_limits: the one limit a group has, and where it comes from.
 --
--- Arguments  limits, exactly (a source whose other limits go), by
+-- Arguments  limits (without slots: to be removed, where `only` names a source only that one's), exactly (a source whose other limits go), by
 -- Answers    limits that a stronger source keeps out
 -- Events     limit, where changed. Audit "limit" for operators and the configuration, where changed
 -- flags allow-oom

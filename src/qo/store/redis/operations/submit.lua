@@ -11,9 +11,6 @@
 -- include lib/answer.lua
 -- include lib/wake.lua
 
-local NORMAL = 50
-local CAPPED_DELAY_MS = 60000 -- delayed by less than this, a job counts as joining the line now
-
 local function phase_of(parent, phase)
   -- The phase's newest job: those before it were cancelled.
   local number = call('HGET', written(key('phases:', parent)), phase)
@@ -103,7 +100,7 @@ local function refused(submission, row, standing, is_new)
   end
 end
 
-local function note_whom_it_belongs_to(row)
+local function note_owner(row)
   if row.user then
     row.quota_day = row.quota_day or day_it_is_due(row)
     quota.charge(row.user, row.quota_day, 1)
@@ -144,7 +141,7 @@ local function accept(submission, row, standing, is_new, ignored)
     local later_day = quota.first_day_with_room(row.user, day + 1, size)
     quota.defer(row, later_day, quota.midnight(later_day) + (submission.quota_jitter_ms or 0))
   end
-  note_whom_it_belongs_to(row)
+  note_owner(row)
   if waits then
     step.event('waiting', row.id)
   elseif not line.is_due(row) then

@@ -1,4 +1,4 @@
-"""Where the server is: urls, TLS, and the prefix of a namespace."""
+"""The url of a server, its TLS options, and the prefix of a namespace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
+    """How to reach one server: host and port or socket, login, database and TLS."""
+
     host: str
     port: int
     path: str | None = None
@@ -25,16 +27,16 @@ class Address:
 
     def __str__(self) -> str:
         if self.path or not self.port:
-            return self.path or self.host  # what is known by its name only
+            return self.path or self.host  # a primary that is known only by its name
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    def beside(self, host: str, port: int) -> Address:
-        """Another node of the same cluster; one that does not know its own name is reached by this one's."""
+    def beside(self, host: str, port: int) -> ServerAddress:
+        """The address of another node of the same cluster. A node without a name of its own has this one's host."""
         return replace(self, host=self.host if host in ("", "?") else host, port=port, path=None)
 
 
-def parse_address(url: str) -> Address:
-    """What a url says. Raises SettingsError, whose text never holds a part of the url that might be a password."""
+def parse_server_url(url: str) -> ServerAddress:
+    """Read a url. The text of a `SettingsError` never contains a part of the url that might be a password."""
     try:
         parts = urlsplit(url)
         host, port = unquote(parts.hostname or "127.0.0.1"), parts.port or 6379
@@ -43,7 +45,7 @@ def parse_address(url: str) -> Address:
         in_path = "" if parts.scheme == "unix" else parts.path.strip("/")
         database = int(options.pop("db", in_path or "0"))
     except ValueError:
-        # Where a password was not percent-encoded, any part may hold some of it.
+        # If a password was not percent-encoded, any part of the url may contain some of it.
         raise SettingsError(f"store.url cannot be read; use {URLS}, with user and password percent-encoded.") from None
     if parts.scheme not in ("redis", "rediss", "unix") or parts.fragment or database < 0:
         raise SettingsError(f"store.url names no Redis server; use {URLS}, with user and password percent-encoded.")
@@ -54,11 +56,11 @@ def parse_address(url: str) -> Address:
     if options:
         allowed = ", ".join(["db", *TLS_OPTIONS]) if tls else "db"
         raise SettingsError(f"store.url has the unknown option {min(options)!r}; allowed here: {allowed}.")
-    return Address(host=host, port=port, path=path, user=user, password=password, database=database, tls=tls)
+    return ServerAddress(host=host, port=port, path=path, user=user, password=password, database=database, tls=tls)
 
 
 def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    """Takes its options out of `options`."""
+    """Make the TLS context, and remove its options from `options`."""
     authorities, certificate, key, required, check_host = (options.pop(name, None) for name in TLS_OPTIONS)
     if required not in (None, "none", "required"):
         raise SettingsError(f"store.url has ssl_cert_reqs={required!r}; use none or required.")
@@ -77,8 +79,10 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext:
 
 
 def prefix_of(namespace: str) -> str:
-    """What all keys and channels of a namespace begin with. The part in braces decides about the cluster's shard, so
-    nothing in it may end it; an empty one would not count."""
+    """The prefix of all keys and channels of a namespace.
+
+    The part in braces selects the cluster's shard, so it must not contain a closing brace and must not be empty.
+    """
     if not namespace:
         raise SettingsError("store.namespace is empty; give it a name, such as 'default'.")
     return f"qo:{{{encoded_namespace(namespace)}}}:"

@@ -1,20 +1,22 @@
-"""What an acknowledged job survives on this server, and which servers are refused."""
+"""Which failures an acknowledged job survives on this server, and which servers are refused."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.client import Client
-from qo.store.redis.connection import ServerRefused
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.connection import ServerRefused
 
 OLDEST_VERSION = 7
 SETTINGS = ("appendfsync", "min-replicas-to-write", "no-appendfsync-on-rewrite", "save")
 
 
 async def describe(client: Client, *, accept_eviction: bool) -> str:
-    """One line for the log. Raises StoreUnavailable for a server that is too old, a replica, or free to throw jobs
-    away; the last is used all the same with `accept_eviction`."""
+    """One line for the log. Raises `StoreUnavailable` for a server that is too old, is a replica, or may evict jobs.
+
+    With `accept_eviction` a server that may evict jobs is used nevertheless.
+    """
     await _find_namespace(client)
     try:
         info = parse_info(await client.command("INFO"))
@@ -23,7 +25,7 @@ async def describe(client: Client, *, accept_eviction: bool) -> str:
     try:
         reply = await client.command("CONFIG", "GET", *SETTINGS)
     except ServerRefused:
-        settings = None  # managed servers keep it to themselves
+        settings = None  # managed servers often forbid CONFIG
     else:
         texts = [text.decode() for text in reply]
         settings = dict(zip(texts[::2], texts[1::2], strict=True))
@@ -31,7 +33,7 @@ async def describe(client: Client, *, accept_eviction: bool) -> str:
 
 
 async def _find_namespace(client: Client) -> None:
-    """In a cluster this leads to the node that has it, whose answers count."""
+    """Send a command for the namespace, which in a cluster leads to the node that has it. Its settings count."""
     try:
         await client.command("EXISTS", client.prefix)
     except ServerRefused as refusal:
@@ -47,7 +49,7 @@ def parse_info(reply: bytes) -> dict[str, str]:
 
 
 def judge(address: str, info: Mapping[str, str], settings: Mapping[str, str] | None, *, accept_eviction: bool) -> str:
-    """`settings` is None where the server does not tell them."""
+    """Describe the server, or raise `StoreUnavailable`. `settings` is None when the server does not return them."""
     kind = "Valkey" if info.get("server_name") == "valkey" else "Redis"
     version = info.get("valkey_version") or info.get("redis_version", "0")
     server = f"{kind} {version} at {address}"
@@ -89,7 +91,7 @@ def _survives(info: Mapping[str, str], settings: Mapping[str, str] | None) -> st
                 )
             case "everysec":
                 return (
-                    # While a sync is under way the server may hold back what it has acknowledged.
+                    # During a sync the server may delay writes that it has acknowledged.
                     "append-only file, synced every second: a crash of the server process may cost what was "
                     "acknowledged during the last sync, a power loss the last second or two"
                 )

@@ -1,9 +1,9 @@
-"""The Lua functions as the server gets them: one library, put together from a file an operation and what they share.
+"""The Lua functions as the server gets them: one library, put together from the operations' files and the shared ones.
 
 A line `-- include lib/groups.lua` stands for that file, which may include others in turn. Each file is put in once, as
-a block of its own: only what it names in a line `-- exports groups, CALLERS` is known outside of it, and what it uses
-of others is made local to it. An operation's file is the body of its function; a line `-- flags allow-oom` says in
-which states of the server it may run.
+a block of its own: only the names in its line `-- exports groups, CALLERS` are known outside, and the names that it
+uses from other files are made local to it. An operation's file is the body of its function; its line
+`-- flags allow-oom` says in which states of the server it may run. The names of `constants.py` are known everywhere.
 
 Functions and not scripts: a script makes all of its own functions anew at every call, which took 100 of the 190 µs that
 a claim of nothing costs the server.
@@ -19,10 +19,12 @@ from functools import cache
 from importlib import resources
 from typing import Self
 
-PACKAGE = "qo.store.redis"
+from qo.store.redis.server.constants import CONSTANTS, in_lua
+
+PACKAGE, OPERATIONS = "qo.store.redis", "operations"
 INCLUDE, EXPORTS, FLAGS = "-- include ", "-- exports ", "-- flags "
 BUILT_IN = "ipairs, pairs, next, unpack, tonumber, math, string, table, cjson, cmsgpack, struct"
-"""what Lua itself has, made local: a library's globals are looked up in two tables"""
+"""Lua's own functions, made local: a library's globals are looked up in two tables."""
 WORD = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
 
 
@@ -50,7 +52,7 @@ class Function:
 
     @classmethod
     def alone(cls, body: str, *flags: str) -> Self:
-        """A function in a library of its own; `keys` and `argv` are what it is given."""
+        """A function in a library of its own. It is called with `keys` and `argv`."""
         return cls.of("alone", Library.of("\n".join(_registered("alone", [body], flags, "keys, argv"))))
 
 
@@ -62,23 +64,24 @@ def function(operation: str) -> Function:
 
 
 def operations() -> list[str]:
-    files = resources.files(PACKAGE).iterdir()
+    files = resources.files(PACKAGE).joinpath(OPERATIONS).iterdir()
     return sorted(file.name.removesuffix(".lua") for file in files if file.name.endswith(".lua"))
 
 
 @cache
 def library() -> Library:
     """All operations of the store."""
-    exported: dict[str, str] = {}
+    exported: dict[str, str] = dict.fromkeys(CONSTANTS, "constants.py")
     put_in: set[str] = set()
     code = [
         f"local function built_in() return {BUILT_IN} end",
         f"local {BUILT_IN}",
         f"local function know_lua() {BUILT_IN} = built_in() end",
         "local exported = {}",
+        *(f"exported.{name} = {in_lua(value)}" for name, value in CONSTANTS.items()),
     ]
     for operation in operations():
-        file = f"{operation}.lua"
+        file = f"{OPERATIONS}/{operation}.lua"
         lines = _read(file, wanted_by="The library")
         code += _included(lines, file, exported, put_in)
         code += ["do", *_imports([*_code(lines), "begin"], exported)]
@@ -88,7 +91,7 @@ def library() -> Library:
 
 
 def _included(lines: list[str], file: str, exported: dict[str, str], put_in: set[str]) -> list[str]:
-    """The blocks of all files that these lines include and that are not there yet."""
+    """The blocks of all files that these lines include and that are not in the library yet."""
     blocks: list[str] = []
     for included in _listed(lines, INCLUDE):
         if included not in put_in:
@@ -119,7 +122,7 @@ def _imports(lines: list[str], exported: dict[str, str]) -> list[str]:
 def _registered(
     operation: str, body: list[str], flags: list[str] | tuple[str, ...], parameters: str, *, begins: bool = False
 ) -> Iterator[str]:
-    """`begins`: the body is an operation, which is given its arguments by the step that it is."""
+    """With `begins`, the body is an operation, and the step that it is hands it its arguments."""
     yield f"local function operation({parameters})"
     yield from body
     yield "end"
@@ -134,13 +137,13 @@ def _registered(
 
 
 def _listed(lines: list[str], mark: str) -> list[str]:
-    """The names in all lines that begin so."""
+    """The names in all lines that begin with this mark."""
     names = (name.strip() for line in lines if line.startswith(mark) for name in line[len(mark) :].split(","))
     return [name for name in names if name]
 
 
 def _code(lines: list[str]) -> list[str]:
-    # A line of a long comment, `--[[`, cannot be told from code by itself; those are left in.
+    # A line of a long comment, `--[[`, cannot be told from code by itself, so it is left in.
     return [line for line in lines if (code := line.strip()) and (not code.startswith("--") or code.startswith("--["))]
 
 

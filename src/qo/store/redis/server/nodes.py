@@ -1,4 +1,4 @@
-"""Which server to ask, and a connection to it that is ready for commands."""
+"""Chooses the server, and connects to it."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ import socket
 from collections.abc import Callable, Sequence
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.address import Address, parse_address
-from qo.store.redis.connection import NOT_NOW, Argument, Connection, ServerRefused, login, reach
-from qo.store.redis.other_protocol import refuse_other_protocol
-from qo.store.redis.sentinel import Sentinels, find_primary, follow_primary, parse_sentinels
+from qo.store.redis.server.address import ServerAddress, parse_server_url
+from qo.store.redis.server.connection import NOT_NOW, Argument, Connection, ServerRefused, login, reach
+from qo.store.redis.server.other_protocol import refuse_other_protocol
+from qo.store.redis.server.sentinel import Sentinels, find_primary, follow_primary, parse_sentinels
 
 CONNECT_SECONDS = 5.0
 
 
 class Nodes:
-    """The server of the url, or the one that sentinels name, or in a cluster the node that has the namespace."""
+    """The servers: that of the url, the primary that sentinels name, or in a cluster the node with the namespace."""
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError for a url that cannot be used."""
         self._sentinels: Sentinels | None = parse_sentinels(url)
-        self.seed = parse_address(url) if self._sentinels is None else self._sentinels.server
+        self.seed = parse_server_url(url) if self._sentinels is None else self._sentinels.server
         self.current = self.seed
-        self._others: tuple[Address, ...] = ()
+        self._others: tuple[ServerAddress, ...] = ()
 
-    async def find(self) -> Address:
-        """The one to connect to now."""
+    async def find(self) -> ServerAddress:
+        """The address to connect to now."""
         if self._sentinels is not None:
             self.current = await find_primary(self._sentinels)
         return self.current
 
-    async def follow_primary(self, tell: Callable[[Address], None]) -> None:
-        """Tell where the primary is now, and whenever that changes. Returns at once where nobody says it."""
+    async def follow_primary(self, tell: Callable[[ServerAddress], None]) -> None:
+        """Call `tell` with the primary's address now and whenever it changes. Returns at once without sentinels."""
         if self._sentinels is not None:
             await follow_primary(self._sentinels, tell)
 
-    def learn(self, nodes: Sequence[Address]) -> None:
+    def learn(self, nodes: Sequence[ServerAddress]) -> None:
         self._others = tuple(node for node in nodes if node != self.seed)
 
-    def move(self, address: Address) -> None:
+    def move(self, address: ServerAddress) -> None:
         self.current = address
 
-    def leave(self, failed: Address) -> None:
-        """Ask the next one that is known; any node of a cluster tells where the namespace is now."""
+    def leave(self, failed: ServerAddress) -> None:
+        """Use the next known node; any node of a cluster answers with the one that has the namespace."""
         known = [self.seed, *self._others]
         if failed == self.current:
             self.current = known[(known.index(failed) + 1) % len(known)] if failed in known else known[0]
 
 
 async def connect(nodes: Nodes) -> Connection:
-    """A connection to the one that is to be asked now, ready for commands.
+    """Open a connection to the present server, logged in and ready for commands.
 
-    Raises OSError (also TimeoutError) or ServerRefused where trying again may help, StoreUnavailable where not.
+    Raises `OSError` (also `TimeoutError`) or `ServerRefused` when a retry may help, `StoreUnavailable` when not.
     """
-    address: Address | None = None
+    address: ServerAddress | None = None
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             address = await nodes.find()
@@ -65,7 +65,7 @@ async def connect(nodes: Nodes) -> Connection:
                 connection.abort()
                 raise
     except (ConnectionRefusedError, socket.gaierror):
-        raise  # nobody is there who could speak otherwise
+        raise  # no server answers there, so no other protocol either
     except OSError:
         if address is not None:
             await refuse_other_protocol(address)
@@ -73,7 +73,7 @@ async def connect(nodes: Nodes) -> Connection:
     return connection
 
 
-async def _introduce(connection: Connection) -> list[Address]:
+async def _introduce(connection: Connection) -> list[ServerAddress]:
     """Log in, choose the database, and ask for the nodes of the cluster, if it is one."""
     address = connection.address
     commands: dict[str, tuple[Argument, ...]] = {}
@@ -83,7 +83,7 @@ async def _introduce(connection: Connection) -> list[Address]:
         commands["SELECT"] = ("SELECT", address.database)
     commands |= {"name": ("CLIENT", "SETINFO", "LIB-NAME", "qo"), "slots": ("CLUSTER", "SLOTS"), "PING": ("PING",)}
     replies = dict(zip(commands, await connection.ask(list(commands.values())), strict=True))
-    # Names and nodes are good to have; a server may refuse to take or give them.
+    # The client's name and the list of nodes are optional; a server may refuse both.
     for refusal in (replies.get("AUTH"), replies["PING"], replies.get("SELECT")):
         if not isinstance(refusal, ServerRefused) or refusal.code == "NOPERM":
             continue

@@ -1,4 +1,4 @@
-"""Telling a server that is away from one that is there, but with TLS where store.url says without, or the reverse."""
+"""Finds out whether a server that does not answer uses TLS while store.url does not, or the other way round."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import ssl
 from contextlib import suppress
 
 from qo.errors import StoreUnavailable
-from qo.store.redis.address import Address
+from qo.store.redis.server.address import ServerAddress
 
 ANSWER_SECONDS = 2.0
 
 
-async def refuse_other_protocol(address: Address) -> None:
-    """Raises StoreUnavailable if what listens there answers in the other way. For a server that took a connection and
-    then did not answer; one that is started or stopped at the moment does the same, and is away."""
+async def refuse_other_protocol(address: ServerAddress) -> None:
+    """Raise `StoreUnavailable` if the server answers in the other way.
+
+    For a server that accepted a connection and did not answer. One that is just starting or stopping does the same;
+    then nothing is raised.
+    """
     if address.path is not None:
         return
     if address.tls is not None and await _answers_without_tls(address):
@@ -27,7 +30,7 @@ async def refuse_other_protocol(address: Address) -> None:
         )
 
 
-async def _answers_without_tls(address: Address) -> bool:
+async def _answers_without_tls(address: ServerAddress) -> bool:
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             reader, writer = await asyncio.open_connection(address.host, address.port)
@@ -39,10 +42,10 @@ async def _answers_without_tls(address: Address) -> bool:
     return False
 
 
-async def _answers_with_tls(address: Address) -> bool:
+async def _answers_with_tls(address: ServerAddress) -> bool:
     anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anybody.check_hostname = False
-    anybody.verify_mode = ssl.CERT_NONE  # nothing is said over this connection
+    anybody.verify_mode = ssl.CERT_NONE  # nothing is sent over this connection
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(ANSWER_SECONDS):
             _, writer = await asyncio.open_connection(address.host, address.port, ssl=anybody)

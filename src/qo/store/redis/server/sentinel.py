@@ -1,7 +1,7 @@
-"""Servers that sentinels watch over: they are asked for the primary whenever one connects, and listened to.
+"""Sentinels: asked for the primary at every connection, and subscribed to.
 
-Who only waited for the old primary to hang up would go on writing to it: sentinels that replace one which still lives
-tell it some ten seconds later, and what it took meanwhile is lost.
+Waiting for the old primary to close the connection would not be enough. Sentinels that replace a primary which is
+still alive notify it some ten seconds later, and everything it accepts meanwhile is lost.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from qo.errors import SettingsError, StoreUnavailable
-from qo.store.redis.address import Address, parse_address
-from qo.store.redis.availability import said
-from qo.store.redis.connection import ServerRefused, login, reach
+from qo.store.redis.server.address import ServerAddress, parse_server_url
+from qo.store.redis.server.availability import said
+from qo.store.redis.server.connection import ServerRefused, login, reach
 
 SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
-"""and that of the servers themselves"""
+"""By scheme of the url, the scheme of the servers themselves."""
 URLS = "redis+sentinel://[user:password@]host[:port][,host[:port]…]/primary[/database], or rediss+sentinel:// for TLS"
 PATH = re.compile(r"/([^/]+)(?:/(\d+))?/?")
 PORT = 26379
 SWITCHED = "+switch-master"
 ANSWER_SECONDS = 1.0
-"""for each of them, so that one which hangs does not keep the others from being asked"""
+"""The timeout for each sentinel, so that one which hangs does not prevent asking the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sentinels:
-    addresses: tuple[Address, ...]
-    server: Address
-    """how to reach the primary, under its name until it is known where it is"""
+    addresses: tuple[ServerAddress, ...]
+    server: ServerAddress
+    """How to reach the primary. Its host is the primary's name until its address is known."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.addresses))
 
 
 def parse_sentinels(url: str) -> Sentinels | None:
-    """None where the url names none. Raises SettingsError, whose text never holds what might be a password."""
+    """Read a url; None if it names no sentinels. The text of a `SettingsError` never contains a password."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         return None
@@ -50,16 +50,16 @@ def parse_sentinels(url: str) -> Sentinels | None:
         each = [urlsplit(f"//{host}") for host in hosts.split(",")]
         places = [(unquote(one.hostname or ""), one.port or PORT) for one in each]
     except ValueError:
-        # Where a password was not percent-encoded, any part may hold some of it.
+        # If a password was not percent-encoded, any part of the url may contain some of it.
         raise SettingsError(f"store.url cannot be read; use {URLS}, with user and password percent-encoded.") from None
     named_there = PATH.fullmatch(parts.path)
     if named_there is None or not all(host for host, _ in places):
         raise SettingsError(f"store.url names no sentinels or no primary; use {URLS}.")
     primary, database = named_there.groups()
     user, password = options.pop("sentinel_user", None), options.pop("sentinel_password", None)
-    who = parts.netloc.removesuffix(hosts)
+    login_part = parts.netloc.removesuffix(hosts)
     query = f"?{urlencode(options)}" if options else ""
-    server = parse_address(f"{SCHEMES[scheme]}://{who}primary/{database or 0}{query}")
+    server = parse_server_url(f"{SCHEMES[scheme]}://{login_part}primary/{database or 0}{query}")
     return Sentinels(
         addresses=tuple(
             replace(server, host=host, port=port, user=user, password=password, database=0) for host, port in places
@@ -68,10 +68,10 @@ def parse_sentinels(url: str) -> Sentinels | None:
     )
 
 
-async def find_primary(sentinels: Sentinels) -> Address:
-    """As the first of them says that answers.
+async def find_primary(sentinels: Sentinels) -> ServerAddress:
+    """The primary's address, from the first sentinel that answers.
 
-    Raises OSError when none does, StoreUnavailable when none knows a primary of that name.
+    Raises `OSError` when none answers, `StoreUnavailable` when none knows a primary of that name.
     """
     primary, troubles = sentinels.server.host, []
     for sentinel in sentinels.addresses:
@@ -91,19 +91,19 @@ async def find_primary(sentinels: Sentinels) -> Address:
     raise OSError(f"no sentinel tells where it is, {'; '.join(troubles)}")
 
 
-async def follow_primary(sentinels: Sentinels, tell: Callable[[Address], None]) -> None:
-    """Tell where the primary is now and whenever another one was made it, until cancelled."""
+async def follow_primary(sentinels: Sentinels, tell: Callable[[ServerAddress], None]) -> None:
+    """Call `tell` with the primary's address now and whenever another server is promoted, until cancelled."""
     while True:
         for sentinel in sentinels.addresses:
             try:
                 await _listen_to(sentinel, sentinels, tell)
             except (OSError, ServerRefused, StoreUnavailable):
-                pass  # another one may tell, and who connects is told of the trouble
+                pass  # another sentinel may answer, and `find_primary` reports the error
             await asyncio.sleep(ANSWER_SECONDS)
 
 
-async def _listen_to(sentinel: Address, sentinels: Sentinels, tell: Callable[[Address], None]) -> None:
-    """Returns when the connection is lost."""
+async def _listen_to(sentinel: ServerAddress, sentinels: Sentinels, tell: Callable[[ServerAddress], None]) -> None:
+    """Subscribe to one sentinel. Returns when the connection is lost."""
     async with asyncio.timeout(ANSWER_SECONDS):
         connection = await reach(sentinel)
     lost = asyncio.Event()
@@ -124,7 +124,7 @@ async def _listen_to(sentinel: Address, sentinels: Sentinels, tell: Callable[[Ad
         connection.abort()
 
 
-async def _ask(sentinel: Address, primary: str) -> tuple[str, int] | None:
+async def _ask(sentinel: ServerAddress, primary: str) -> tuple[str, int] | None:
     connection = await reach(sentinel)
     try:
         question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", primary)

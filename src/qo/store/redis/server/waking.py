@@ -1,7 +1,7 @@
-"""Waking those who wait for a message: one connection an event loop, on which nothing else is said.
+"""Subscriptions: one connection for each event loop, which is used for nothing else.
 
-In the waiter's own loop, because a hop from another thread took as long as the message itself. Channels are those of a
-shard: in a cluster their messages stay on the node that has the namespace, where those of plain channels go to all.
+It is in the waiter's own loop, because a hop from another thread took as long as the message itself. The channels are
+sharded: in a cluster their messages stay on the node that has the namespace; plain ones would go to all nodes.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 from qo.errors import StoreAway, StoreUnavailable
 from qo.forking import leave_behind, when_forked
-from qo.store.redis.availability import pause_seconds, said
-from qo.store.redis.client import Client
-from qo.store.redis.connection import NOT_NOW, READ_SECONDS, Connection, ServerRefused, pack, says_moved
-from qo.store.redis.nodes import Nodes, connect
+from qo.store.redis.server.availability import pause_seconds, said
+from qo.store.redis.server.client import Client
+from qo.store.redis.server.connection import NOT_NOW, READ_SECONDS, Connection, ServerRefused, pack, says_moved
+from qo.store.redis.server.nodes import Nodes, connect
 
 LINGER_SECONDS = 30.0
-"""how long a channel stays subscribed after its last listener left: who waits again and again does so at no cost"""
+"""How long a channel stays subscribed after its last listener left, so that repeated waits cost nothing."""
 MESSAGES_AT_MOST = 1000
-"""that wait for a listener; one that is slower than that looks for itself"""
+"""How many messages wait for a slow listener. With more, it gets an empty message and has to read for itself."""
 TICK_SECONDS = 5.0
-"""how often a silent server is asked for a sign of life, and channels that nobody needs any more are left"""
+"""How often a silent server gets a PING, and unused channels are unsubscribed."""
 
 
 class Listening:
-    """A channel, listened to inside of `async with`. For one caller at a time."""
+    """A subscription to one channel, inside `async with`. For one caller at a time."""
 
     def __init__(self, waking: Waking, channel: str) -> None:
         self.channel = channel.encode()
@@ -39,11 +39,12 @@ class Listening:
         self._ear: _Ear
         self._came: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._at_once: Callable[[bytes], None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Returns when the server has confirmed that it will send what is published from now on.
-        Raises StoreUnavailable when it does not within the client's patience."""
+        """Returns when the server has confirmed the subscription, so that no later message is missed.
+
+        Raises `StoreUnavailable` when it does not confirm in time.
+        """
         self._ear = self._waking.ear_of_this_loop()
         confirmed = self._ear.enter(self)
         if confirmed is not None:
@@ -63,26 +64,17 @@ class Listening:
     ) -> None:
         self._ear.leave(self)
 
-    async def message(self, timeout_seconds: float, *, at_once: Callable[[bytes], None] | None = None) -> bytes | None:
-        """The next of those that came since entering, and waits for one; empty where some may have been missed, None
-        when the time is up. `at_once` is given it a turn of the event loop before this returns it."""
-        self._at_once = at_once
-        try:
-            if not self._came:
-                await self._wait(timeout_seconds)
-        finally:
-            at_once, self._at_once = self._at_once, None
+    async def message(self, timeout_seconds: float) -> bytes | None:
+        """Return the next message that came since entering, or wait for one. It is empty where some may have been
+        missed, and None when the time is up."""
         if not self._came:
-            return None
-        message = self._came.popleft()
-        if at_once is not None:
-            at_once(message)
-        return message
+            await self._wait(timeout_seconds)
+        return self._came.popleft() if self._came else None
 
     async def _wait(self, timeout_seconds: float) -> None:
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
-        # Not `asyncio.timeout`: who is woken would wait for what that does afterwards.
+        # Not `asyncio.timeout`: what that does afterwards would delay the woken caller.
         time_is_up = loop.call_later(timeout_seconds, self._wake)
         try:
             await self._waiter
@@ -95,9 +87,6 @@ class Listening:
             self._came.clear()
             message = b""
         self._came.append(message)
-        at_once, self._at_once = self._at_once, None
-        if at_once is not None:
-            at_once(message)
         self._wake()
 
     def _wake(self) -> None:
@@ -138,7 +127,7 @@ class Waking:
             return ear
 
     async def close(self) -> None:
-        """Those who still wait are not woken. Closing twice is harmless."""
+        """Close all subscriptions; callers that still wait are not woken. Closing twice is harmless."""
         with self._lock:
             self._closed = True
             ears, self._ears = self._ears, {}
@@ -147,7 +136,7 @@ class Waking:
             try:
                 loop.call_soon_threadsafe(ear.stop)
             except RuntimeError:
-                pass  # that loop has been closed, and the connection with it
+                pass  # that loop is closed, and so is its connection
         if own is not None:
             await own.end()
 
@@ -155,14 +144,14 @@ class Waking:
 @dataclass(slots=True)
 class _Channel:
     confirmed: bool = False
-    was_confirmed: bool = False  # before the connection was lost: something may have been missed
+    was_confirmed: bool = False  # before the connection was lost, so messages may have been missed
     listeners: set[Listening] = field(default_factory=set)
     entering: list[asyncio.Future[None]] = field(default_factory=list)
     left_at: float = 0.0
 
 
 class _Ear:
-    """What one event loop listens to."""
+    """The subscriptions of one event loop, and their connection."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -178,7 +167,7 @@ class _Ear:
     # --- listeners --------------------------------------------------------------------------------------------
 
     def enter(self, listening: Listening) -> asyncio.Future[None] | None:
-        """None: the channel is subscribed. Else what to wait for."""
+        """Returns None if the channel is subscribed, otherwise a future to wait for."""
         channel = self._channels.setdefault(listening.channel, _Channel())
         channel.listeners.add(listening)
         if channel.confirmed:
@@ -215,7 +204,7 @@ class _Ear:
             await self._end.aclose()
 
     async def _with_the_loop(self) -> AsyncGenerator[None]:
-        """An event loop that is shut down closes its generators, which is how this hears that its loop ends."""
+        """Stops with the event loop: a loop that is shut down closes its generators."""
         try:
             yield
         finally:
@@ -235,19 +224,19 @@ class _Ear:
                 await self._needed.wait()
             self._attempts += 1
             await self._listen_to(self._client.nodes)
-            # Whoever is sent elsewhere goes at once, unless sent from there again.
+            # After a first MOVED there is no pause.
             if self._attempts > says_moved(self._trouble):
                 await asyncio.sleep(pause_seconds(self._attempts))
 
     async def _listen_to(self, nodes: Nodes) -> None:
-        """Returns when the connection is lost, or could not be had."""
+        """Connect and receive. Returns when the connection is lost or could not be made."""
         address, began = nodes.current, time.monotonic()
         try:
             connection = await connect(nodes)
         except StoreUnavailable as hopeless:
             self._refuse(hopeless)
         except Exception as error:
-            # Whatever it was, those who listen wait for this to be tried again.
+            # After any error, listeners wait for the next attempt.
             self._trouble = error
             self._client.availability.lost(address, error, began=began)
             nodes.leave(address)
@@ -259,7 +248,7 @@ class _Ear:
                 self._client.availability.lost(address, trouble, began=began)
 
     async def _hold(self, connection: Connection) -> Exception:
-        """Returns when the connection is of no use any more, with the reason."""
+        """Receive messages. Returns the reason when the connection can no longer be used."""
         self._connection = connection
         self._lost = asyncio.get_running_loop().create_future()
         connection.hear, connection.lost = self._hear, self._lose
@@ -275,7 +264,7 @@ class _Ear:
             for channel in self._channels.values():
                 channel.was_confirmed |= channel.confirmed
                 channel.confirmed = False
-            await asyncio.sleep(0)  # for the transport, which closes in the loop's next round
+            await asyncio.sleep(0)  # the transport closes in the loop's next iteration
 
     def _look_after(self, connection: Connection) -> None:
         self._forget(linger_seconds=LINGER_SECONDS)
@@ -283,7 +272,7 @@ class _Ear:
         if silent_seconds > TICK_SECONDS + READ_SECONDS:
             self._lose(TimeoutError(f"no answer for {READ_SECONDS:g} s"))
         elif connection.address != self._client.nodes.current:
-            # Calls have found the namespace elsewhere, such as on a replica that was promoted.
+            # Calls have found the namespace on another node, such as a promoted replica.
             self._lose(ConnectionError("the namespace is on another node"))
         elif silent_seconds > TICK_SECONDS / 2:
             connection.send(pack(("PING",)))
@@ -293,8 +282,11 @@ class _Ear:
             self._lost.set_result(error)
 
     def _forget(self, *, linger_seconds: float) -> None:
-        """Leave the channels that nobody has listened to for so long. One that is not confirmed yet is kept while
-        connected: its confirmation must not be taken for that of a later subscription."""
+        """Unsubscribe from channels without a listener for this long.
+
+        A channel that is not confirmed yet is kept while connected: its confirmation must not be taken for that of a
+        later subscription.
+        """
         latest = time.monotonic() - linger_seconds
         for name, channel in list(self._channels.items()):
             kept = self._connection is not None and not channel.confirmed
@@ -323,7 +315,8 @@ class _Ear:
             case [b"ssubscribe", name, _]:
                 self._confirm(name)
             case [b"sunsubscribe", name, _] if (channel := self._channels.get(name)) and channel.confirmed:
-                self._lose(ConnectionError("the namespace was moved to another node"))  # for nobody here has left it
+                # This process did not unsubscribe.
+                self._lose(ConnectionError("the namespace was moved to another node"))
 
     def _tell(self, name: bytes, message: bytes) -> None:
         channel = self._channels.get(name)

@@ -1,4 +1,4 @@
-"""Waking those who wait for something to change in the file, by whatever process."""
+"""Waking callers that wait for a change in the file, by any process."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Changes:
             try:
                 loop.call_soon_threadsafe(event.set)
             except RuntimeError:
-                # That loop was closed while somebody waited in it; it will not look again.
+                # That loop was closed while a caller waited in it.
                 self._forget(event)
 
     async def wait_until(self, check: Callable[[], Awaitable[bool]], *, timeout_seconds: float) -> bool:
-        """Whether `check` became true in time. It is asked at once, after every change, and as time goes by."""
+        """Whether `check` became true in time. It is called at once, after every change, and every 0.1 s."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         changed = asyncio.Event()
@@ -50,7 +50,7 @@ class Changes:
             self._forget(changed)
 
     async def _changed(self, changed: asyncio.Event, version: int, deadline: float) -> bool:
-        """Wait until it is worth to look again; False when the time is up."""
+        """Wait until a next look may find something. False when the time is up."""
         loop = asyncio.get_running_loop()
         look_again = loop.time() + LOOK_AT_CLOCK_SECONDS
         while loop.time() < deadline:

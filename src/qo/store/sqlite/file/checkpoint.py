@@ -12,13 +12,13 @@ import threading
 
 import apsw
 
-from qo.store.sqlite.connection import connect
-from qo.store.sqlite.file_trouble import FileTrouble
+from qo.store.sqlite.file.connection import connect
+from qo.store.sqlite.file.trouble import FileTrouble
 
 log = logging.getLogger("qo.store")
 
 PAGES = 1000
-"""how long the log may get before it is folded in; SQLite's own choice"""
+"""How many pages the log may have before it is folded in. SQLite's own default."""
 
 
 class Checkpointer:
@@ -64,7 +64,7 @@ class Checkpointer:
         try:
             db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.BusyError:
-            pass  # somebody else is at it
+            pass  # another process does it
         except apsw.Error as error:
-            # What was committed is safe in the log, so this is no reason to fail anybody.
+            # What was committed is safe in the log, so no operation has to fail.
             log.warning("the log of the store %s could not be folded into it: %s", self._path, error)

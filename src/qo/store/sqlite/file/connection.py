@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from qo.errors import StoreUnavailable
-from qo.store.sqlite.file_trouble import FileTrouble
+from qo.store.sqlite.file.trouble import FileTrouble
 
 STATEMENTS_CACHED = 400
 

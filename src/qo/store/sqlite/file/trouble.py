@@ -11,7 +11,7 @@ from contextlib import suppress
 import apsw
 
 from qo.errors import StoreAway, StoreUnavailable
-from qo.store.sqlite.lock_holder import told_holder
+from qo.store.sqlite.file.lock_holder import told_holder
 
 log = logging.getLogger("qo.store")
 
@@ -27,7 +27,7 @@ CLOSING_SECONDS = 2.0
 
 
 class FileTrouble:
-    """What all connections of a store know about its file. May be used from any thread."""
+    """The state of a store's file, shared by all its connections. May be used from any thread."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -39,7 +39,7 @@ class FileTrouble:
         self._give_up_at: float | None = None
 
     def give_up_soon(self) -> None:
-        """The store is being closed: nobody is to wait long for another process any more."""
+        """The store is being closed: wait only briefly for other processes from now on."""
         self._give_up_at = time.monotonic() + CLOSING_SECONDS
 
     def wait_in(self, db: apsw.Connection) -> None:
@@ -64,7 +64,8 @@ class FileTrouble:
         db.set_busy_handler(wait)
 
     def explain(self, error: Exception, *, done: str = "nothing was changed") -> StoreUnavailable:
-        """The error to raise, for one of SQLite or of ours; logs it if it is news. `done`: what became of it all."""
+        """Returns the error to raise for an error of SQLite or of qo, and logs it if it is news. `done` says what was
+        changed or read."""
         told = error if isinstance(error, StoreUnavailable) else self._sentence(error, done)
         if not isinstance(error, apsw.BusyError) or self._give_up_at is None:
             self._tell(type(error), str(told))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import apsw
 
 from qo.errors import StoreUnavailable
-from qo.store.sqlite.file_trouble import FileIdentity, FileTrouble
+from qo.store.sqlite.file.trouble import FileIdentity, FileTrouble
 from qo.threads import in_thread
 
 log = logging.getLogger("qo.store")
@@ -46,10 +46,9 @@ class Writer:
         db: apsw.Connection,
         trouble: FileTrouble,
         *,
-        identity: FileIdentity | None,
+        identity: FileIdentity,
         after_commit: Callable[[], None],
     ) -> None:
-        """`identity` is None in memory, where nothing can be deleted."""
         self._db = db
         self._trouble = trouble
         self._identity = identity
@@ -81,7 +80,8 @@ class Writer:
         self._trouble.give_up_soon()
 
     async def finish(self) -> None:
-        """Carry out what has arrived, then end the thread and close the connection. Harmless when it is over."""
+        """Carry out the operations that have arrived, then end the thread and close the connection. Finishing twice is
+        harmless."""
         self._arrivals.put(None)
         await in_thread(self._thread.join)
 
@@ -117,8 +117,7 @@ class Writer:
             self._db.execute("BEGIN IMMEDIATE")
             for operation in operations:
                 self._run_one(operation)
-            if self._identity is not None:
-                self._identity.check()
+            self._identity.check()
             self._db.execute("COMMIT")
             self._trouble.over()
         except Exception as error:
@@ -126,7 +125,6 @@ class Writer:
             self._fail_all(operations, error)
         self._deliver(operations)
         if self._db.total_changes() != changes_before:
-            # Reads of a memory store come through here too; telling of them would wake those who read to wait.
             self._after_commit()
         self._yield_to_other_processes()
 
@@ -158,13 +156,13 @@ class Writer:
             try:
                 loop.call_soon_threadsafe(_settle, finished)
             except RuntimeError:
-                # The loop has been closed: nobody is left to hear the answers. What was written stays written.
+                # The loop has been closed, so no caller is left. What was written stays written.
                 if unheard := sum(not operation.future.cancelled() for operation in finished):
                     log.warning("%d answers of the store found their event loop closed", unheard)
 
     def _yield_to_other_processes(self) -> None:
-        # Whoever waits for the file's lock only looks every half millisecond; without a pause, a busy
-        # process would take it again each time.
+        # A process that waits for the file's lock looks every half millisecond only; without a pause, a busy process
+        # would take the lock again each time.
         version = self._db.pragma("data_version")
         if version != self._seen_version:
             self._seen_version = version

@@ -2,7 +2,7 @@
 
 Writes   tickets, leases, slots
 Answers  acquire: what each holder has now. release: whether it was theirs
-Events   granted, for what is handed over to those who waited
+Events   granted, for each slot that is handed over to a waiting caller
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 
 from qo.job import moment
 from qo.policy.ordering import drawn_place, order_key
-from qo.store.sqlite import sql
-from qo.store.sqlite.catch_up import catch_up
-from qo.store.sqlite.counted_time import counted_now, on_the_clock
-from qo.store.sqlite.hand_over import drop_ticket, hand_over
-from qo.store.sqlite.lease import end_leases
-from qo.store.sqlite.rows import to_json
-from qo.store.sqlite.step import Step
-from qo.store.values import Grant, Ticket
+from qo.store.sqlite.operations.catch_up import catch_up
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import counted_now, on_the_clock
+from qo.store.sqlite.shared.hand_over import drop_ticket, hand_over
+from qo.store.sqlite.shared.lease import end_leases
+from qo.store.sqlite.shared.rows import to_json
+from qo.store.sqlite.shared.step import Step
+from qo.values import Grant, Ticket
 
 
 def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:

@@ -13,12 +13,12 @@ import msgspec
 
 from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
-from qo.store.sqlite import sql
-from qo.store.sqlite.counted_time import on_the_clock
-from qo.store.sqlite.lease import held_job
-from qo.store.sqlite.rows import save, to_json
-from qo.store.sqlite.step import Step
-from qo.store.values import Advance, Held
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import on_the_clock
+from qo.store.sqlite.shared.lease import held_job
+from qo.store.sqlite.shared.rows import save, to_json
+from qo.store.sqlite.shared.step import Step
+from qo.values import Advance, Held
 
 
 def advance(step: Step, advances: Sequence[Advance]) -> list[Held]:

@@ -11,18 +11,23 @@ from qo.event import CANCEL_WANTED
 from qo.job import HELD, Job, State
 from qo.policy.days import day_of
 from qo.policy.lifecycle import check_transition
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.lease import end_job
-from qo.store.sqlite.quota import charge, move_forward
-from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import JobRow, by_id, save
-from qo.store.sqlite.set_priority import unfinished_jobs
-from qo.store.sqlite.set_tier import standing_of
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.operations.set_priority import unfinished_jobs
+from qo.store.sqlite.operations.set_tier import standing_of
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.lease import end_job
+from qo.store.sqlite.shared.quota import charge, move_forward
+from qo.store.sqlite.shared.rows import JobRow, by_id, save
+from qo.store.sqlite.shared.step import Step
 
 
 def cancel(
-    step: Step, *, job_id: str | None, parent: str | None, message: str | None, by: str | None
+    step: Step,
+    *,
+    job_id: str | None = None,
+    parent: str | None = None,
+    message: str | None = None,
+    by: str | None = None,
 ) -> tuple[Job, ...]:
     if job_id is not None:
         rows = [by_id(step.db, job_id)]
@@ -46,7 +51,7 @@ def _cancel(step: Step, row: JobRow, message: str | None, refunded: set[str]) ->
     if message is not None:
         row.message = message
     if State(row.state) in HELD:
-        row.cancel_wanted = 1
+        row.cancel_wanted = True
         save(step.writes, row, "cancel_wanted", "message")
         step.event(CANCEL_WANTED, row.id)
         return

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qo.policy.groups import within_portion
-from qo.store.sqlite import sql
-from qo.store.sqlite.counted_time import counted_now, note_time, steady_now
-from qo.store.sqlite.hand_over import drop_ticket, hand_over
-from qo.store.sqlite.lease import lose_leases
-from qo.store.sqlite.line import in_joining_order, join_all
-from qo.store.sqlite.rows import JobRow, select
-from qo.store.sqlite.step import Step
-from qo.store.values import Portion
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import counted_now, note_time, steady_now
+from qo.store.sqlite.shared.hand_over import drop_ticket, hand_over
+from qo.store.sqlite.shared.lease import lose_leases
+from qo.store.sqlite.shared.line import in_joining_order, join_all
+from qo.store.sqlite.shared.rows import JobRow, select
+from qo.store.sqlite.shared.step import Step
+from qo.values import Portion
 
 
 def catch_up(step: Step) -> Portion:

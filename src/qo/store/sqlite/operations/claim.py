@@ -13,18 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from qo.policy.groups import looks
-from qo.store.sqlite import sql
-from qo.store.sqlite.catch_up import catch_up
-from qo.store.sqlite.counted_time import on_the_clock
-from qo.store.sqlite.hand_over import hand_over, park_job
-from qo.store.sqlite.lease import claim_job
-from qo.store.sqlite.line import GATES
-from qo.store.sqlite.rows import JobRow, by_number, to_job, to_json
-from qo.store.sqlite.step import Step
-from qo.store.sqlite.walk import Walk
-from qo.store.stored_job import stored_lease
-from qo.store.values import Claimed, Lease
+from qo.policy.groups import GATES
+from qo.store.row import stored_lease
+from qo.store.sqlite.operations.catch_up import catch_up
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import on_the_clock
+from qo.store.sqlite.shared.hand_over import hand_over, park_job
+from qo.store.sqlite.shared.lease import claim_job
+from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
+from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.walk import Walk
+from qo.values import Claimed, Lease, looks
 
 _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
 """a job, its groups, its slots in those with a limit, and the end of its lease"""

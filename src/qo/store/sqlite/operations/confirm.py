@@ -11,14 +11,14 @@ from qo.errors import InvalidTransition
 from qo.job import Job, State
 from qo.policy.confirming import granted_after
 from qo.policy.lifecycle import allowed_after
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import JOIN_FIELDS, join
-from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import by_id, save
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import JOIN_FIELDS, join
+from qo.store.sqlite.shared.rows import by_id, save
+from qo.store.sqlite.shared.step import Step
 
 
-def confirm(step: Step, job_id: str, *, by: str | None) -> Job:
+def confirm(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row = by_id(step.db, job_id)
     if row.state != State.CONFIRMING:
         raise InvalidTransition(f"Job {job_id!r}", row.state, "confirmed", allowed_after(State(row.state)))

@@ -14,19 +14,18 @@ from collections.abc import Sequence
 import msgspec
 
 from qo.job import State
-from qo.store.sqlite.counted_time import steady_now
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.lease import RELEASE_FIELDS, end_job, end_leases, is_held
-from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
-from qo.store.sqlite.observe import move_average
-from qo.store.sqlite.rows import JobRow, find, save, select, to_json
-from qo.store.sqlite.step import Step
-from qo.store.values import Finished, Outcome
+from qo.policy.lifecycle import GIVES_WAY_TO_CANCEL, PASSES_THROUGH_RUNNING
+from qo.store.sqlite.operations.observe import move_average
+from qo.store.sqlite.shared.counted_time import steady_now
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.lease import RELEASE_FIELDS, end_job, end_leases, is_held
+from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
+from qo.store.sqlite.shared.rows import JobRow, find, save, select, to_json
+from qo.store.sqlite.shared.step import Step
+from qo.values import Finished, Outcome
 
 ENDED_FIELDS = ("ended_token", "ended_state")
 WAIT_FIELDS = ("run_at", "due_at", "steady_at")
-_PASSES_THROUGH_RUNNING = (State.SUCCEEDED, State.CONFIRMING)
-_GIVES_WAY_TO_CANCEL = (State.SCHEDULED, State.QUEUED, State.CONFIRMING)
 
 
 class _Ended(msgspec.Struct):
@@ -66,7 +65,7 @@ def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> 
         group.closed_until = steady_now(step) + closed_ms
         step.groups.store(group)
     state = _state_after(row, outcome)
-    if row.state == State.STARTING and state in _PASSES_THROUGH_RUNNING:
+    if row.state == State.STARTING and state in PASSES_THROUGH_RUNNING:
         row.state = State.RUNNING
         step.event(row.state, row.id)
     if outcome.message is not None:
@@ -92,7 +91,7 @@ def _finished_before(row: JobRow | None, outcome: Outcome) -> Finished:
 
 
 def _state_after(row: JobRow, outcome: Outcome) -> State:
-    if row.cancel_wanted and outcome.state in _GIVES_WAY_TO_CANCEL:
+    if row.cancel_wanted and outcome.state in GIVES_WAY_TO_CANCEL:
         return State.CANCELLED
     if outcome.state is State.SCHEDULED and row.attempts >= (row.max_attempts or 0):
         return State.FAILED

@@ -1,34 +1,33 @@
-"""forget: remove what is past its retention, one portion of each kind.
-
-Writes   ended jobs, events, audit entries, figures, users, limits, quota and workers that nobody can need any more
-Answers  the jobs
-Events   none
+"""The part of `upkeep` that removes what is past its retention: ended jobs, events, audit entries, figures, quota,
+users, limits and workers, in this order.
 """
 
 from __future__ import annotations
 
 from qo.policy.days import day_of
 from qo.policy.figures import figures_of, own_group_of
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import JobRow, by_number
-from qo.store.sqlite.step import MINUTE_MS, Step
-from qo.store.values import Portion, Source
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import JobRow, by_number
+from qo.store.sqlite.shared.share import Share
+from qo.store.sqlite.shared.step import MINUTE_MS, Step
+from qo.values import Keep, Source
 
 
-def forget(step: Step, *, keep_ms: int, keep_jobs: int, keep_events: int, keep_audit: int) -> Portion:
-    forgotten, more = _forget_jobs(step, step.now - keep_ms, keep_jobs)
-    more |= _forget_events(step, keep_events)
-    more |= _delete(step, "audit", "id", "id <= ?", (step.number("last_audit") - keep_audit,))
-    more |= _sum_up_figures(step, (step.now - keep_ms) // MINUTE_MS)
-    more |= _delete(step, "quota", "day, user", "day < ?", (day_of(step.now),))
+def forget(step: Step, keep: Keep, share: Share) -> list[str]:
+    """Answers the jobs."""
+    forgotten = _forget_jobs(step, step.now - keep.ms, keep.jobs, share)
+    _forget_events(step, keep.events, share)
+    _delete(step, share, "audit", "id", "id <= ?", (step.number("last_audit") - keep.audit,))
+    _sum_up_figures(step, (step.now - keep.ms) // MINUTE_MS, share)
+    _delete(step, share, "quota", "day, user", "day < ?", (day_of(step.now),))
     oldest_kept = sql.value(step.db, "SELECT min(number) FROM job") or step.number("last_job") + 1
-    more |= _forget_users(step, oldest_kept)
-    more |= _forget_limits(step, oldest_kept)
-    more |= _delete(step, "worker", "name", "expires_at <= ?", (step.now - keep_ms,))
-    return Portion(ids=tuple(forgotten), more=more)
+    _forget_users(step, oldest_kept, share)
+    _forget_limits(step, oldest_kept, share)
+    _delete(step, share, "worker", "name", "expires_at <= ?", (step.now - keep.ms,))
+    return forgotten
 
 
-def _forget_jobs(step: Step, ended_before: int, keep_jobs: int) -> tuple[list[str], bool]:
+def _forget_jobs(step: Step, ended_before: int, keep_jobs: int, share: Share) -> list[str]:
     # Everything that ended before this one (time, number) is past its retention by age or by number.
     newest = sql.row(
         step.db,
@@ -44,12 +43,12 @@ def _forget_jobs(step: Step, ended_before: int, keep_jobs: int) -> tuple[list[st
         " AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM job AS other WHERE other.parent = job.parent"
         "      AND (other.finished_at IS NULL OR (other.finished_at, other.number) > (?1, ?2))))"
         " ORDER BY finished_at, number LIMIT ?3",
-        (*horizon, step.bounds.portion + 1),
+        (*horizon, share.and_one),
     )
-    rows = [by_number(step.db, number) for (number,) in numbers[: step.bounds.portion]]
+    rows = [by_number(step.db, number) for (number,) in share.take(numbers)]
     for row in rows:
         _forget_job(step, row)
-    return [row.id for row in rows], len(numbers) > step.bounds.portion
+    return [row.id for row in rows]
 
 
 def _forget_job(step: Step, row: JobRow) -> None:
@@ -61,19 +60,19 @@ def _forget_job(step: Step, row: JobRow) -> None:
         )
 
 
-def _forget_events(step: Step, keep_events: int) -> bool:
+def _forget_events(step: Step, keep_events: int, share: Share) -> None:
     newest: int = sql.value(step.db, "SELECT coalesce(max(id), 0) FROM event")
-    return _delete(step, "event", "id", "id <= ?", (newest - max(keep_events, 1),))
+    _delete(step, share, "event", "id", "id <= ?", (newest - max(keep_events, 1),))
 
 
-def _sum_up_figures(step: Step, before_minute: int) -> bool:
+def _sum_up_figures(step: Step, before_minute: int, share: Share) -> None:
     rows = sql.rows(
         step.db,
         "SELECT minute, name, count, total_ms FROM figure WHERE minute > 0 AND minute < ?"
         " ORDER BY minute, name LIMIT ?",
-        (before_minute, step.bounds.portion + 1),
+        (before_minute, share.and_one),
     )
-    for minute, name, count, total_ms in rows[: step.bounds.portion]:
+    for minute, name, count, total_ms in share.take(rows):
         step.db.execute("DELETE FROM figure WHERE minute = ? AND name = ?", (minute, name))
         group = own_group_of(name)
         if group is not None and step.groups.get(group).limit is None:
@@ -83,12 +82,12 @@ def _sum_up_figures(step: Step, before_minute: int) -> bool:
             " SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
             (name, count, total_ms),
         )
-    return len(rows) > step.bounds.portion
 
 
-def _forget_users(step: Step, oldest_kept: int) -> bool:
-    return _delete(
+def _forget_users(step: Step, oldest_kept: int, share: Share) -> None:
+    _delete(
         step,
+        share,
         "user",
         "last_job, name",
         "NOT pinned AND last_job < ? AND NOT EXISTS (SELECT 1 FROM quota WHERE quota.user = user.name)",
@@ -96,30 +95,26 @@ def _forget_users(step: Step, oldest_kept: int) -> bool:
     )
 
 
-def _forget_limits(step: Step, oldest_kept: int) -> bool:
+def _forget_limits(step: Step, oldest_kept: int, share: Share) -> None:
     names = sql.rows(
         step.db,
         "SELECT name FROM grp WHERE source IN (?, ?) AND last_job < ?"
         " AND NOT EXISTS (SELECT 1 FROM slot WHERE slot.grp = grp.name AND token IS NOT NULL)"
         " AND NOT EXISTS (SELECT 1 FROM job WHERE parked = grp.name)"
         " AND NOT EXISTS (SELECT 1 FROM ticket WHERE parked = grp.name) ORDER BY last_job, name LIMIT ?",
-        (int(Source.TIER), int(Source.SUBMIT), oldest_kept, step.bounds.portion + 1),
+        (int(Source.TIER), int(Source.SUBMIT), oldest_kept, share.and_one),
     )
-    for (name,) in names[: step.bounds.portion]:
+    for (name,) in share.take(names):
         group = step.groups.get(name)
         group.limit = group.source = None
         step.groups.store(group)
         step.db.executemany(
             "DELETE FROM figure WHERE minute = 0 AND name = ?", [(figure,) for figure in figures_of(name)]
         )
-    return len(names) > step.bounds.portion
 
 
-def _delete(step: Step, table: str, key: str, where: str, bindings: tuple[int, ...]) -> bool:
-    """Delete one portion of the rows that fit, in the order of their key, and tell whether there are more."""
-    keys = sql.rows(
-        step.db, f"SELECT {key} FROM {table} WHERE {where} ORDER BY {key} LIMIT {step.bounds.portion + 1}", bindings
-    )
+def _delete(step: Step, share: Share, table: str, key: str, where: str, bindings: tuple[int, ...]) -> None:
+    """Delete rows in the order of their key, as many as the step's share allows."""
+    keys = sql.rows(step.db, f"SELECT {key} FROM {table} WHERE {where} ORDER BY {key} LIMIT {share.and_one}", bindings)
     columns = " AND ".join(f"{column} = ?" for column in key.split(", "))
-    step.db.executemany(f"DELETE FROM {table} WHERE {columns}", keys[: step.bounds.portion])
-    return len(keys) > step.bounds.portion
+    step.db.executemany(f"DELETE FROM {table} WHERE {columns}", share.take(keys))

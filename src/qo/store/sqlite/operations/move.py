@@ -21,15 +21,15 @@ from qo.policy.ordering import (
     priority_of,
     spread_places,
 )
-from qo.store.sqlite import sql
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement, note_disturbance
-from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import JobRow, by_id, save, select
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement, note_disturbance
+from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
+from qo.store.sqlite.shared.step import Step
 
 
-def move(step: Step, job_id: str, *, before: str | None, after: str | None, by: str | None) -> Job:
+def move(step: Step, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None) -> Job:
     other_id = before if before is not None else after
     assert other_id is not None
     if other_id == job_id:

@@ -1,19 +1,28 @@
-"""observe, averages: exponential moving averages and how wrong estimates were.
+"""observe: exponential moving averages and how wrong estimates were.
 
 Writes   averages; the newest estimate errors of a task
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from qo.store.sqlite.step import Step
-from qo.store.values import Average
+from qo.store.sqlite.shared.step import Step
+from qo.values import Average
 
 
-def observe(step: Step, observations: Sequence[tuple[Average, float]]) -> None:
+def observe(
+    step: Step,
+    observations: Sequence[tuple[Average, float]] = (),
+    *,
+    errors: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    keep_errors: int = 500,
+) -> None:
     for average, value in observations:
         move_average(step, average, value)
+    for task, ratios in errors.items():
+        _remember_errors(step, task, ratios, keep_errors)
 
 
 def move_average(step: Step, average: Average, value: float) -> None:
@@ -26,7 +35,7 @@ def move_average(step: Step, average: Average, value: float) -> None:
     )
 
 
-def record_estimate_errors(step: Step, task: str, ratios: Sequence[float], *, keep: int) -> None:
+def _remember_errors(step: Step, task: str, ratios: Sequence[float], keep: int) -> None:
     step.db.executemany(
         "INSERT INTO estimate_error (task, ratio) VALUES (?, ?)", [(task, float(ratio)) for ratio in ratios]
     )

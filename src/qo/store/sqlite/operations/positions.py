@@ -1,4 +1,4 @@
-"""Places in line: ranks, and who was placed ahead of whom, counted from order keys alone.
+"""Places in line: ranks, and how many jobs were placed ahead of another, counted from order keys alone.
 
 The order key tells when a job joined (`ordering.sequence_of`), so jobs that joined later are counted in the index of
 the line. No row is read but those of jobs that a move gave their place.
@@ -20,9 +20,10 @@ from qo.policy.ordering import (
     priority_of,
     sequence_drawn,
 )
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import to_json
-from qo.store.values import Place
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import to_json
+from qo.store.sqlite.shared.view import View
+from qo.values import Place
 
 _BETWEEN = "SELECT count(*) FROM job WHERE state = 'queued' AND key > ? AND key < ?"
 # A key and its place are equal modulo CELL, as the priority's part of a key is a multiple of it.
@@ -32,7 +33,8 @@ _PLACE = f"(key & {(1 << PLACE_BITS) - 1})"
 _DRAWN_BETWEEN_AND_LATER = f"{_DRAWN_BETWEEN} AND ({_PLACE} + {CELL - 1}) / {CELL} * {CELL + 1} - {_PLACE} > ?"
 
 
-def positions(db: apsw.Connection, job_ids: Sequence[str]) -> dict[str, Place]:
+def positions(view: View, job_ids: Sequence[str]) -> dict[str, Place]:
+    db = view.db
     rows = sql.rows(
         db,
         "SELECT id, key, position_original, undisturbed_key, displaced FROM job"

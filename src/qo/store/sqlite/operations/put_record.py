@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import to_json
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import to_json
+from qo.store.sqlite.shared.step import Step
 
 
 def put_record(step: Step, name: str, value: Any, *, version: int) -> bool:

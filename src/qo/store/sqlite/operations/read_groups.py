@@ -1,4 +1,4 @@
-"""Reading, continued: groups and who holds them, workers, usage, and what stands in a job's way."""
+"""Reading, continued: groups and their holders, workers, usage, and what blocks a job."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import apsw
 
 from qo.job import HELD, Job, State, moment
 from qo.policy.days import day_of
-from qo.store.sqlite import reading, sql
-from qo.store.sqlite.rows import decode, names
-from qo.store.values import Blockers, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
+from qo.store.sqlite.operations import read_jobs as reading
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import decode
+from qo.store.sqlite.shared.rows import names as names_in
+from qo.store.sqlite.shared.view import View
+from qo.values import Blockers, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
 
 
-def group(db: apsw.Connection, name: str) -> GroupStatus:
+def _with_slots(db: apsw.Connection, name: str) -> GroupStatus:
     rows = db.execute(
         "SELECT slot.number, holder, worker, expires_at + ?, lease.token FROM slot JOIN lease USING (token)"
         " WHERE grp = ? ORDER BY slot.number",
@@ -27,7 +30,10 @@ def group(db: apsw.Connection, name: str) -> GroupStatus:
     return _status(db, name, active=len(slots), slots=slots)
 
 
-def groups(db: apsw.Connection) -> tuple[GroupStatus, ...]:
+def groups(view: View, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
+    db = view.db
+    if names is not None:
+        return tuple(_with_slots(db, name) for name in names)
     active = dict(db.execute("SELECT grp, count(*) FROM slot WHERE token IS NOT NULL GROUP BY grp"))
     stored = [name for (name,) in db.execute("SELECT name FROM grp")]
     return tuple(_status(db, name, active=active.get(name, 0)) for name in sorted({*active, *stored}))
@@ -53,9 +59,10 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
     )
 
 
-def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
-    found = reading.job(db, job_id)
-    full = [status for status in (group(db, name) for name in found.groups) if not status.has_room]
+def blockers(view: View, job_id: str) -> Blockers:
+    db = view.db
+    found = reading.job(view, job_id)
+    full = [status for status in groups(view, found.groups) if not status.has_room]
     waits_for = waits_for_state = None
     if found.state is State.WAITING and found.phase is not None:
         state = reading.state_of_phase(db, found.parent, found.phase - 1)
@@ -68,14 +75,14 @@ def blockers(db: apsw.Connection, job_id: str, *, now: int) -> Blockers:
         groups=tuple(full),
         waits_for=waits_for,
         waits_for_state=waits_for_state,
-        has_worker=any(found.task in live.tasks for live in workers(db, now=now)),
+        has_worker=any(found.task in live.tasks for live in workers(view)),
         worker=worker,
         heard_at=heard_at,
     )
 
 
-def workers(db: apsw.Connection, *, now: int) -> tuple[WorkerInfo, ...]:
-    return _workers(db, "expires_at > ? ORDER BY name", (now,))
+def workers(view: View) -> tuple[WorkerInfo, ...]:
+    return _workers(view.db, "expires_at > ? ORDER BY name", (view.now,))
 
 
 def worker_named(db: apsw.Connection, name: str, *, now: int) -> WorkerInfo | None:
@@ -95,7 +102,7 @@ def _workers(db: apsw.Connection, where: str, bindings: tuple[object, ...]) -> t
         WorkerInfo(
             name=name,
             instance=instance,
-            tasks=names(tasks),
+            tasks=names_in(tasks),
             places=places,
             running=running,
             registered_at=moment(registered_at),
@@ -112,12 +119,13 @@ def _heard_last(db: apsw.Connection, job: Job) -> tuple[str | None, datetime | N
     """The worker that holds the job, else that of those that handle its task which was heard of last; and when."""
     rows = sql.rows(db, "SELECT name, tasks, heard_at FROM worker ORDER BY heard_at DESC, name")
     for name, tasks, heard_at in rows:
-        if name == job.worker if job.state in HELD else job.task in names(tasks):
+        if name == job.worker if job.state in HELD else job.task in names_in(tasks):
             return name, moment(heard_at)
     return None, None
 
 
-def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
+def leases(view: View, *, worker: str | None = None) -> tuple[Lease, ...]:
+    db = view.db
     rows = sql.rows(
         db,
         "SELECT token, holder, expires_at + ?2 FROM lease WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1)"
@@ -126,7 +134,7 @@ def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
     )
     return tuple(
         Lease.of(
-            reading.job(db, job_id),
+            reading.job_now(db, job_id),
             token=str(token),
             expires_at_ms=expires_at,
             slots=dict(
@@ -141,7 +149,8 @@ def leases(db: apsw.Connection, *, worker: str | None) -> tuple[Lease, ...]:
     )
 
 
-def usage(db: apsw.Connection, user: str, *, now: int) -> UserUsage:
+def usage(view: View, user: str) -> UserUsage:
+    db, now = view.db, view.now
     text = sql.value(db, "SELECT standing FROM user WHERE name = ?", (user,))
     standing = {} if text is None else decode(text)
     used = sql.value(db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day_of(now)))

@@ -8,13 +8,13 @@ Events   limit, where changed. Audit "limit" for the configuration's, where chan
 
 from __future__ import annotations
 
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import LINE_FIELDS, enter_again
-from qo.store.sqlite.rows import save, select, to_json
-from qo.store.sqlite.set_limits import apply_limits, grant_limit
-from qo.store.sqlite.step import Step
-from qo.store.sqlite.watching import worker_named
-from qo.store.values import Registered, Registration, Source, TaskOptions, WorkerInfo
+from qo.store.sqlite.operations.read_groups import worker_named
+from qo.store.sqlite.operations.set_limits import apply_limits, grant_limit
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.shared.rows import save, select, to_json
+from qo.store.sqlite.shared.step import Step
+from qo.values import Registered, Registration, Source, TaskOptions, WorkerInfo
 
 
 def register(step: Step, registration: Registration) -> Registered:

@@ -12,17 +12,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qo.job import moment
-from qo.store.sqlite import sql
-from qo.store.sqlite.counted_time import counted_now, note_renewal, note_time, on_the_clock
-from qo.store.sqlite.step import Step
-from qo.store.values import Held, Renewal, Renewed
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import counted_now, note_renewal, note_time, on_the_clock
+from qo.store.sqlite.shared.step import Step
+from qo.values import Held, Renewal, Renewed
 
 LONGEST_TOKEN = 18
 """digits: what SQLite can surely hold, and microseconds for the next thirty thousand years"""
 
 
 def renew(
-    step: Step, renewals: Sequence[Renewal], *, worker: str | None, instance: str, tickets: Sequence[str]
+    step: Step,
+    renewals: Sequence[Renewal],
+    *,
+    worker: str | None = None,
+    instance: str = "",
+    tickets: Sequence[str] = (),
 ) -> Renewed:
     ends_gap = note_time(step)
     for holder in tickets:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from qo.errors import InvalidTransition
 from qo.job import Job, State
 from qo.policy.lifecycle import allowed_after
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import JOIN_FIELDS, join
-from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import by_id, find, save
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import JOIN_FIELDS, join
+from qo.store.sqlite.shared.rows import by_id, find, save
+from qo.store.sqlite.shared.step import Step
 
 
-def retry(step: Step, job_id: str, *, by: str | None) -> Job:
+def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row = by_id(step.db, job_id)
     if row.state != State.FAILED:
         raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed_after(State(row.state)))

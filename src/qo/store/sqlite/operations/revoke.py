@@ -1,4 +1,4 @@
-"""revoke: end the lease of who holds a slot, by hand.
+"""revoke: end the lease of a slot's holder by hand.
 
 Writes   as for a lease that has run out
 Answers  the holder
@@ -8,14 +8,14 @@ Events   lease_lost and the job's new state. Audit "release"
 from __future__ import annotations
 
 from qo.errors import LeaseAlive, SlotNotFound
-from qo.store.sqlite import sql
-from qo.store.sqlite.counted_time import counted_now
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.lease import lose_leases
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import counted_now
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.lease import lose_leases
+from qo.store.sqlite.shared.step import Step
 
 
-def revoke(step: Step, group: str, slot_id: int, *, force: bool, by: str | None) -> str:
+def revoke(step: Step, group: str, slot_id: int, *, force: bool = False, by: str | None = None) -> str:
     lease = sql.row(
         step.db,
         "SELECT lease.token, holder, job, expires_at FROM slot JOIN lease USING (token) WHERE grp = ? AND number = ?",

@@ -1,4 +1,4 @@
-"""set_limits, remove_limit: the one limit a group has, and where it comes from.
+"""set_limits: the one limit a group has, and where it comes from.
 
 Writes   the group; slots of running jobs that are recorded from now on
 Answers  limits that a stronger source keeps out
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from qo.event import LIMIT
-from qo.store.sqlite import sql
-from qo.store.sqlite.groups import Group
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.step import Step
-from qo.store.values import Limit, LimitChange, LimitIgnored, Source
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.groups import Group
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.step import Step
+from qo.values import Limit, LimitChange, LimitIgnored, Source, Unlimited
 
 AUDITED = (Source.OPERATOR, Source.CONFIGURATION)
 
 
 def set_limits(
-    step: Step, limits: Sequence[Limit], *, exactly: Source | None, by: str | None
+    step: Step, limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None
 ) -> tuple[LimitIgnored, ...]:
     _, ignored = apply_limits(step, limits, by=by)
     if exactly is not None:
@@ -29,13 +29,8 @@ def set_limits(
     return ignored
 
 
-def remove_limit(step: Step, group: str, *, only: Source | None, by: str | None) -> None:
-    _remove(step, group, only, by)
-    hand_over(step)
-
-
 def apply_limits(
-    step: Step, limits: Iterable[Limit], *, by: str | None = None
+    step: Step, limits: Iterable[Limit | Unlimited], *, by: str | None = None
 ) -> tuple[tuple[LimitChange, ...], tuple[LimitIgnored, ...]]:
     """Those that were changed, and those that a stronger source keeps out."""
     answers = [_apply(step, limit, by) for limit in limits]
@@ -51,7 +46,10 @@ def grant_limit(step: Step, group: str, slots: int | None, source: Source) -> tu
     return apply_limits(step, [Limit(group=group, slots=slots, source=source)])[1]
 
 
-def _apply(step: Step, limit: Limit, by: str | None) -> LimitChange | LimitIgnored | None:
+def _apply(step: Step, limit: Limit | Unlimited, by: str | None) -> LimitChange | LimitIgnored | None:
+    if isinstance(limit, Unlimited):
+        _remove(step, limit.group, limit.only, by)
+        return None
     group = step.groups.get(limit.group)
     before = _limit_of(group)
     if before is not None:
@@ -71,7 +69,7 @@ def _apply(step: Step, limit: Limit, by: str | None) -> LimitChange | LimitIgnor
     return LimitChange(limit=limit, before=before)
 
 
-def _remove_others(step: Step, limits: Iterable[Limit], source: Source, by: str | None) -> None:
+def _remove_others(step: Step, limits: Iterable[Limit | Unlimited], source: Source, by: str | None) -> None:
     """Remove the limits of a source that are not among these."""
     kept = {limit.group for limit in limits}
     for (name,) in sql.rows(step.db, "SELECT name FROM grp WHERE source = ? ORDER BY name", (int(source),)):

@@ -10,20 +10,18 @@ from __future__ import annotations
 from qo.errors import InvalidTransition, ParentNotFound
 from qo.event import PRIORITY
 from qo.job import HELD, Displaced, Job, State
-from qo.policy.lifecycle import allowed_after
+from qo.policy.lifecycle import WAITS, allowed_after
 from qo.policy.ordering import order_key, place_of
-from qo.store.sqlite import sql
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement
-from qo.store.sqlite.reading import with_position
-from qo.store.sqlite.rows import JobRow, by_id, save, select
-from qo.store.sqlite.step import Step
-
-_WAITS = (State.SCHEDULED, State.WAITING, State.QUEUED, State.CONFIRMING)
+from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement
+from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
+from qo.store.sqlite.shared.step import Step
 
 
 def set_priority(
-    step: Step, priority: int, *, job_id: str | None, parent: str | None, by: str | None
+    step: Step, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None
 ) -> tuple[Job, ...]:
     if job_id is not None:
         rows = [_waiting_job(step, job_id)]
@@ -44,7 +42,7 @@ def set_priority(
 
 def _waiting_job(step: Step, job_id: str) -> JobRow:
     row = by_id(step.db, job_id)
-    if row.state not in _WAITS:
+    if row.state not in WAITS:
         raise InvalidTransition(
             f"Job {job_id!r}", row.state, "a job of another priority", allowed_after(State(row.state))
         )

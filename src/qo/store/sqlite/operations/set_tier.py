@@ -10,19 +10,19 @@ from __future__ import annotations
 import msgspec
 
 from qo.event import TIER
-from qo.store.sqlite import sql
-from qo.store.sqlite.hand_over import hand_over
-from qo.store.sqlite.line import LINE_FIELDS, enter_again
-from qo.store.sqlite.quota import move_forward
-from qo.store.sqlite.rows import save, select, to_json
-from qo.store.sqlite.set_limits import grant_limit
-from qo.store.sqlite.step import Step
-from qo.store.values import LimitIgnored, Source, Standing
+from qo.store.sqlite.operations.set_limits import grant_limit
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.hand_over import hand_over
+from qo.store.sqlite.shared.line import LINE_FIELDS, enter_again
+from qo.store.sqlite.shared.quota import move_forward
+from qo.store.sqlite.shared.rows import save, select, to_json
+from qo.store.sqlite.shared.step import Step
+from qo.values import LimitIgnored, Source, Standing
 
 _decode_standing = msgspec.json.Decoder(Standing).decode
 
 
-def set_tier(step: Step, user: str, standing: Standing, *, by: str | None) -> tuple[LimitIgnored, ...]:
+def set_tier(step: Step, user: str, standing: Standing, *, by: str | None = None) -> tuple[LimitIgnored, ...]:
     step.event(TIER, user, {"tier": standing.tier})
     ignored = apply_standing(step, user, standing, pinned=True)
     step.audit(by, "tier", user, {"tier": standing.tier})

@@ -1,8 +1,8 @@
-"""Groups during a step: who has room, who takes which slot, and the `open` index at its end.
+"""Groups during a step: their room, their slots, and the `open` index.
 
-After every step, a group is in open(task) if and only if it has room and something of that task is
-parked in it, under the key of the first. `settle` makes it so for the groups whose room or parked
-jobs this step has changed; the others cannot have become wrong.
+After every step, a group is in open(task) if and only if it has room and has jobs of that task parked, under the key
+of the first one. `settle` ensures it for the groups whose room or parked jobs this step has changed; the index is
+still right for all others.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 import apsw
 
 from qo.policy.groups import GLOBAL, kind_of
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import to_json
-from qo.store.sqlite.writes import Writes
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import to_json
+from qo.store.sqlite.shared.writes import Writes
 
 TAKE = "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET token = excluded.token"
 
@@ -48,7 +48,7 @@ class Group:
         self.active = 0
         self.numbers: _Numbers | None = None
         self.spoken_for = 0
-        """slots that a hand-over leaves for jobs which could start now"""
+        """How many slots a hand-over leaves for jobs that could start now."""
         self.had_room = True
         self.parked_changed = False
         self.held_changed = False
@@ -62,12 +62,12 @@ class Group:
 
 
 class _Numbers:
-    """The numbers of a group that can be taken: returned ones, lowest first, then those above the highest."""
+    """The free slot numbers of a group: returned ones, lowest first, then those above the highest held one."""
 
     __slots__ = ("_free", "_highest")
 
     def __init__(self, free: list[int], highest: int) -> None:
-        self._free = free  # sorted, and so a heap already
+        self._free = free  # a sorted list is a heap
         self._highest = highest
 
     def take(self) -> int:
@@ -85,7 +85,7 @@ class Groups:
         self._writes = writes
         self._groups: dict[str, Group] = {}
         self._touched: dict[str, Group] = {}
-        """those that were changed since they were settled: a step may read thousands and settle after each caller"""
+        """The groups changed since the last `settle`; a step may read thousands and settle after each caller."""
         self._spoken_for: list[Group] = []
         self._rejections: list[str] = []
 
@@ -96,7 +96,7 @@ class Groups:
     def get(self, name: str) -> Group:
         group = self._groups.get(name)
         if group is None:
-            # Settings never wait to be written, and slots only of groups that were read before.
+            # The settings of groups never wait in `Writes`, and slots wait only for groups that were read before.
             db = self._writes.connection
             row = sql.row(db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,))
             group = Group(name, row)
@@ -107,7 +107,7 @@ class Groups:
         return group
 
     def reload(self) -> None:
-        """Forget what was read, because rows were changed beside this cache."""
+        """Clear the cache, because rows were changed without it."""
         self.settle()
         self._groups.clear()
         self._spoken_for.clear()
@@ -122,7 +122,7 @@ class Groups:
         return everything.has_room() and own.has_room()
 
     def speak_for(self, names: tuple[str, ...]) -> None:
-        """One slot in each of these groups is left for a job that could start now."""
+        """Leave one slot in each of these groups for a job that could start now."""
         for name in names:
             group = self.get(name)
             group.spoken_for += 1
@@ -142,7 +142,7 @@ class Groups:
     # --- slots ------------------------------------------------------------------------------------------------
 
     def take(self, name: str, token: int) -> int:
-        """The lowest free number of a group, now held by this token."""
+        """Take the lowest free slot of a group for this token, and return its number."""
         group = self.get(name)
         if group.numbers is None:
             group.numbers = self._free_numbers(name)
@@ -153,7 +153,7 @@ class Groups:
         return number
 
     def free(self, tokens: Sequence[int]) -> None:
-        """Free everything that these tokens hold."""
+        """Free all slots of these tokens."""
         held = sql.rows(
             self._db,
             "SELECT grp, number FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value",
@@ -169,7 +169,7 @@ class Groups:
         self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
 
     def limited_of(self, tokens: Sequence[int]) -> dict[int, list[str]]:
-        """The groups with a limit in which each of these tokens holds a slot, by name."""
+        """By token, the names of the groups with a limit in which it holds a slot."""
         held = sql.rows(
             self._db,
             "SELECT token, grp FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value ORDER BY grp",
@@ -182,7 +182,7 @@ class Groups:
         return limited
 
     def held_by(self, token: int) -> dict[str, int]:
-        """The numbers a token holds in groups that have a limit."""
+        """By group with a limit, the number of the slot that this token holds."""
         return {
             name: number
             for name, number in sql.rows(self._db, "SELECT grp, number FROM slot WHERE token = ?", (token,))
@@ -190,7 +190,7 @@ class Groups:
         }
 
     def _free_numbers(self, name: str) -> _Numbers:
-        # Of a group whose numbers are not known yet, no slot waits to be written.
+        # No slot of a group waits in `Writes` before its numbers were read.
         db = self._writes.connection
         free = sql.rows(
             db,
@@ -201,9 +201,9 @@ class Groups:
         return _Numbers([number for (number,) in free], -1 if highest is None else highest)
 
     def adopt(self, name: str) -> None:
-        """Record the running jobs that belong to a group which had no limit until now.
+        """Record the running jobs of a group that gets its first limit as its holders.
 
-        Only `global`, a task's group and `priority:` have any: the others record their holders always.
+        Only `global`, a task's group and `priority:` need it; all other groups always record their holders.
         """
         tokens = sql.rows(
             self._db,
@@ -219,7 +219,7 @@ class Groups:
     # --- limits and pauses ------------------------------------------------------------------------------------
 
     def store(self, group: Group) -> None:
-        """Write a group's settings; a group with none leaves no row."""
+        """Write a group's settings; a group without any has no row."""
         self._touched[group.name] = group
         if group.limit is None and not group.paused and group.closed_until is None:
             self._db.execute("DELETE FROM grp WHERE name = ?", (group.name,))
@@ -232,7 +232,7 @@ class Groups:
         group.stored = True
 
     def mention(self, name: str, job: int) -> None:
-        """Note the newest job that named a group, so that `forget` knows when nobody can need its limit."""
+        """Note the newest job that named a group, so that `forget` knows when no job can need its limit."""
         group = self.get(name)
         if group.stored:
             group.last_job = job
@@ -255,7 +255,7 @@ class Groups:
             group.parked_changed = True
 
     def settle(self) -> None:
-        """Make the open index exact again and let go of free numbers above the highest held one."""
+        """Bring the open index up to date, and delete free numbers above the highest held one."""
         self._writes.flush()
         touched, self._touched = self._touched, {}
         for group in touched.values():

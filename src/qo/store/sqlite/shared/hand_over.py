@@ -1,6 +1,6 @@
 """hand_over: give free slots to waiting callers, without passing a job or caller that could go first.
 
-Runs at the end of every step that writes; costs one look where nobody waits. The contract is at `Store.acquire`.
+Runs at the end of every step that writes, and costs one read when no caller waits. The contract is at `Store.acquire`.
 """
 
 from __future__ import annotations
@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from qo.event import GRANTED
-from qo.policy.groups import looks
-from qo.store.base import HANDED_OVER_LEASE_MS
-from qo.store.sqlite import sql
-from qo.store.sqlite.counted_time import counted_now
-from qo.store.sqlite.lease import take_slots
-from qo.store.sqlite.line import GATES
-from qo.store.sqlite.rows import JobRow, names
-from qo.store.sqlite.step import Step
-from qo.store.sqlite.walk import CALLERS, TicketRow, Walk, ticket_groups
+from qo.policy.groups import GATES
+from qo.store.contract import HANDED_OVER_LEASE_MS
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.counted_time import counted_now
+from qo.store.sqlite.shared.lease import take_slots
+from qo.store.sqlite.shared.rows import JobRow, names
+from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.walk import CALLERS, TicketRow, Walk, ticket_groups
+from qo.values import looks
 
 EXPECTED = 4
-"""how many a hand-over probably looks at: one freed slot, and who is before its taker"""
+"""How many candidates a hand-over probably reads: the one that takes a freed slot, and those before it."""
 
 
 def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
-    """Grant what can be granted now. Those who are `asking` hear of it from the call they wait for."""
+    """Grant the slots that can be granted now. The callers in `asking` get them as the result of their call."""
     step.groups.settle()
     if not _somebody_could_go(step):
         return
@@ -93,7 +93,7 @@ def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], work
 
 
 def park_job(step: Step, row: JobRow, group: str) -> None:
-    """A job was found blocked by this group: put it aside there."""
+    """Park a job that was found blocked by this group."""
     step.writes.add("job", "UPDATE job SET parked = ? WHERE number = ?", (group, row.number))
     step.groups.left(row.parked)
     step.groups.rejected(group)
@@ -111,7 +111,7 @@ def drop_ticket(step: Step, holder: str, parked: str | None) -> None:
 
 
 class _FreePlaces:
-    """Live workers that could take another job now, by name."""
+    """By name, the live workers that have free capacity."""
 
     def __init__(self, step: Step) -> None:
         rows = sql.rows(

@@ -1,4 +1,4 @@
-"""Taking and ending the right to run: a lease with one slot in every group that records its holders."""
+"""Leases: take one with a slot in every group that records its holders, and end it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from qo.event import LEASE_LOST
 from qo.job import HELD, JobError, State
 from qo.policy.figures import wait_bucket
 from qo.policy.groups import is_always_counted, kind_of
-from qo.store.sqlite.counted_time import counted_now
-from qo.store.sqlite.line import LINE_FIELDS, come_back, give_up_place, leave
-from qo.store.sqlite.rows import JobRow, by_number, find, save, to_json
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.shared.counted_time import counted_now
+from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, leave
+from qo.store.sqlite.shared.rows import JobRow, by_number, find, save, to_json
+from qo.store.sqlite.shared.step import Step
 
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
@@ -28,11 +28,11 @@ CLAIM_FIELDS = (
 )
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
 WAITING_FIELDS = ("parked", "aged_at", "due_at", "confirming_at", "deferred")
-"""what only a job that was waiting can have, each with an index that a job that ran need not touch"""
+"""Fields that are set only while a job waits. Each has an index, which the end of a run need not touch."""
 
 
 def take_slots(step: Step, groups: Iterable[str], token: int, *, task: str | None, waited_ms: int) -> dict[str, int]:
-    """One slot in each of these groups; the numbers of those that have a limit. There must be room."""
+    """Take one slot in each of these groups, which must have room. Returns the numbers in groups with a limit."""
     taken = {}
     for name in groups:
         limited = step.groups.get(name).limit is not None
@@ -47,7 +47,7 @@ def take_slots(step: Step, groups: Iterable[str], token: int, *, task: str | Non
 def claim_job(
     step: Step, row: JobRow, groups: tuple[str, ...], *, worker: str, claim_id: str, lease_ms: int
 ) -> dict[str, int]:
-    """Take a job that could start, with all its slots, out of the line."""
+    """Take a job that can start out of the line, with a lease and all its slots."""
     token = step.draw_token()
     assert row.joined_at is not None
     waited_ms = step.now - row.joined_at
@@ -73,7 +73,7 @@ def claim_job(
 
 
 def held_job(step: Step, job_id: str, token: str) -> JobRow | None:
-    """The job, if its lease is under this token. A job is held exactly as long as its lease lives."""
+    """The job, if this token holds it; otherwise None. A job is held exactly as long as its lease exists."""
     row = find(step.db, "id = ?", (job_id,))
     return row if row is not None and is_held(row, token) else None
 
@@ -83,16 +83,16 @@ def is_held(row: JobRow, token: str) -> bool:
 
 
 def end_leases(step: Step, tokens: Sequence[int]) -> None:
-    """Free the slots and forget the leases; what becomes of the jobs is the caller's to say."""
+    """Free the slots and delete the leases. The jobs stay as they are; the caller changes them."""
     step.groups.free(tokens)
     for token in tokens:
         step.writes.add("lease", "DELETE FROM lease WHERE token = ?", (token,))
 
 
 def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reason: str) -> list[str]:
-    """End leases (token, holder, job number) against their holders' will; the ids of the jobs among them.
+    """End leases (token, holder, job number) that ran out or were revoked, and return the ids of their jobs.
 
-    All slots are free before any job comes back, so that none is put aside because of another.
+    All slots are freed before the first job joins the line again, so that no job is parked because of another one.
     """
     coming_back = []
     ids = []
@@ -120,7 +120,7 @@ def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reaso
 
 
 def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = None) -> None:
-    """A job succeeds, fails or is cancelled, from whatever it was. Its lease must be over already."""
+    """End a job as succeeded, failed or cancelled, from any state. Its lease must have ended before."""
     was_held = row.state in HELD
     if row.state == State.QUEUED:
         leave(step, row)
@@ -128,7 +128,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.state = state
     row.finished_at = step.now
     row.due_at = row.confirming_at = None
-    row.deferred = row.cancel_wanted = 0
+    row.deferred = row.cancel_wanted = False
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
     save(step.writes, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))

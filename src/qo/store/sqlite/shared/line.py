@@ -1,7 +1,6 @@
-"""Entering, joining and leaving the line. The rules are those of `store/base.py`.
+"""Join, enter and leave the line. The rules are in `store/contract.py`.
 
-These functions change the row in memory and everything beside it; the caller saves the row,
-with `LINE_FIELDS` for what they may have changed.
+These functions change the row in memory and write every index; the caller then saves the row with `LINE_FIELDS`.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from qo.job import Displaced, State
+from qo.policy.groups import GATES
 from qo.policy.ordering import (
     PLACE_BITS,
     displacement,
@@ -19,12 +19,9 @@ from qo.policy.ordering import (
     priority_of,
     was_moved,
 )
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import JobRow, save
-from qo.store.sqlite.step import Step
-
-GATES = 2
-"""how many of a job's groups, the first ones, are gates"""
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import JobRow, save
+from qo.store.sqlite.shared.step import Step
 
 LINE_FIELDS = ("state", "key", "parked", "aged_at")
 DISPLACED_FIELDS = ("undisturbed_key", "displaced")
@@ -36,7 +33,7 @@ def join(step: Step, row: JobRow) -> None:
     place = drawn_place(step.draw_sequence(), row.boost)
     row.state = State.QUEUED
     row.due_at = row.steady_at = None
-    row.deferred = 0
+    row.deferred = False
     row.joined_at = step.now
     row.undisturbed_key = row.displaced = None
     enter(step, row, order_key(row.priority, place))
@@ -45,7 +42,7 @@ def join(step: Step, row: JobRow) -> None:
 
 
 def in_joining_order(rows: Iterable[JobRow]) -> list[JobRow]:
-    """In the order in which they draw places when they join in one step; `due_at` is None where all are due now."""
+    """The order in which jobs that join in one step draw their places. `due_at` is None when all are due now."""
     return sorted(rows, key=lambda row: joining_order(row.due_at or 0, row.parent, row.phase, row.number))
 
 
@@ -56,7 +53,7 @@ def join_all(step: Step, rows: Iterable[JobRow]) -> None:
 
 
 def come_back(step: Step, row: JobRow, reason: str) -> None:
-    """Stand again where the job stood before it was claimed."""
+    """Put a job back at the place that it had before it was claimed."""
     assert row.key is not None
     row.state = State.QUEUED
     enter(step, row, row.key)
@@ -64,7 +61,7 @@ def come_back(step: Step, row: JobRow, reason: str) -> None:
 
 
 def enter(step: Step, row: JobRow, key: int) -> None:
-    """Stand in line under this key: ready, or put aside in the first group without room."""
+    """Enter the line under this key: ready, or parked in the first group without room."""
     row.key = key
     row.aged_at = step.now
     step.count_waiting(priority_of(key), +1)
@@ -72,7 +69,7 @@ def enter(step: Step, row: JobRow, key: int) -> None:
 
 
 def enter_again(step: Step, row: JobRow, key: int) -> None:
-    """The key or the groups of a job in line have changed."""
+    """Enter the line again after the key or the groups of the job have changed."""
     assert row.key is not None
     step.count_waiting(priority_of(row.key), -1)
     step.count_waiting(priority_of(key), +1)
@@ -81,7 +78,7 @@ def enter_again(step: Step, row: JobRow, key: int) -> None:
 
 
 def note_displacement(row: JobRow, reason: Displaced, key: int) -> None:
-    """A person is about to give the job this key."""
+    """Note that a person is about to give the job this key."""
     assert row.key is not None
     note_disturbance(row)
     assert row.undisturbed_key is not None
@@ -89,7 +86,7 @@ def note_displacement(row: JobRow, reason: Displaced, key: int) -> None:
 
 
 def note_disturbance(row: JobRow) -> None:
-    """The job is about to get another key, by a person or to make room for a job that is moved."""
+    """Note that the job is about to get another key, by a person or to make room for a moved job."""
     if row.undisturbed_key is None:
         row.undisturbed_key = row.key
 
@@ -102,7 +99,7 @@ def put_aside_or_ready(step: Step, row: JobRow, *, before: str | None) -> None:
 
 
 def leave(step: Step, row: JobRow) -> None:
-    """Step out of the line, keeping the key, so that the job can come back to it."""
+    """Leave the line and keep the key, so that the job can come back to its place."""
     assert row.key is not None
     step.count_waiting(priority_of(row.key), -1)
     step.groups.left(row.parked)
@@ -111,14 +108,14 @@ def leave(step: Step, row: JobRow) -> None:
 
 
 def give_up_place(step: Step, row: JobRow) -> None:
-    """The place is nobody's any more."""
+    """Free the place, which the job will not come back to."""
     if row.key is not None and was_moved(place_of(row.key)):
         step.db.execute("DELETE FROM moved WHERE place = ?", (place_of(row.key),))
     row.key = None
 
 
 def _position_of_newest(step: Step, row: JobRow) -> int:
-    # Nothing was drawn later, so only those that the boost passed stand behind it in its priority.
+    # This place was drawn last, so in its priority only the jobs that its boost has passed stand behind it.
     assert row.key is not None
     own = priority_of(row.key)
     counts = step.waiting()

@@ -1,13 +1,13 @@
-"""A user's daily quota: charging, deferring to a later day, moving forward when there is room."""
+"""A user's daily quota: charge it, defer a job to a later day, move deferred jobs forward when there is room."""
 
 from __future__ import annotations
 
 from qo.event import RESCHEDULED
 from qo.policy.days import add_due_time, day_of, midnight
-from qo.store.sqlite import sql
-from qo.store.sqlite.line import join_all
-from qo.store.sqlite.rows import JobRow, find, save, select
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.line import join_all
+from qo.store.sqlite.shared.rows import JobRow, find, save, select
+from qo.store.sqlite.shared.step import Step
 
 
 def used_on(step: Step, user: str, day: int) -> int:
@@ -43,7 +43,7 @@ def first_day_with_room(step: Step, user: str, day: int, quota: int) -> int:
 
 
 def defer(step: Step, row: JobRow, day: int, time: int) -> None:
-    """Give a job a due time on this day among the user's other deferred jobs, behind all of them."""
+    """Give a job a due time on this day, after all other deferred jobs of the user."""
     others = list(select(step.db, "deferred AND user = ? AND quota_day = ? ORDER BY run_at", (row.user, day)))
     times = add_due_time([other.run_at for other in others if other.run_at is not None], time)
     for other, dealt in zip(others, times, strict=False):
@@ -54,11 +54,11 @@ def defer(step: Step, row: JobRow, day: int, time: int) -> None:
     row.run_at = times[-1]
     row.steady_at = None
     row.quota_day = day
-    row.deferred = 1
+    row.deferred = True
 
 
 def move_forward(step: Step, user: str, quota: int | None) -> None:
-    """Let the user's deferred jobs, earliest first, into every day that has room for them."""
+    """Move the user's deferred jobs forward into days that have room, the earliest job first."""
     if not quota:
         return
     today = day = day_of(step.now)
@@ -79,7 +79,7 @@ def move_forward(step: Step, user: str, quota: int | None) -> None:
 def _bring_to_today(step: Step, row: JobRow, today: int) -> None:
     row.quota_day = today
     row.run_at = step.now
-    row.deferred = 0
+    row.deferred = False
     if row.due_at is None:
         save(step.writes, row, "quota_day", "run_at", "deferred")
         step.event(RESCHEDULED, row.id, {"run_at": row.run_at})

@@ -1,4 +1,4 @@
-"""A job's row, as the operations hold it in memory while a step runs."""
+"""A job's row in SQLite, as the operations hold it in memory while a step runs."""
 
 from __future__ import annotations
 
@@ -11,75 +11,33 @@ import msgspec
 
 from qo.errors import JobNotFound
 from qo.job import Job
-from qo.policy.groups import groups_of
-from qo.store.sqlite import sql
-from qo.store.sqlite.writes import Writes
-from qo.store.stored_job import stored_job
+from qo.store.row import JobFields, Json, groups_of_row, stored_job
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.writes import Writes
 
 _encode = msgspec.json.Encoder().encode
 decode = msgspec.json.Decoder().decode
 _decode_names = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-class JobRow(msgspec.Struct, gc=False):
-    """Field for column, in the order of the table. Changed in memory, then written by `save`."""
+class JobRow(JobFields, gc=False):
+    """A field for each column of the table. Changed in memory, then written by `save`."""
 
-    number: int
-    id: str
-    task: str
-    state: str
-    stage: str | None
-    priority: int
-    boost: int
-    user: str | None
-    project: str | None
-    tier: str | None
-    parent: str | None
-    phase: int | None
-    own_groups: str
-    unique_key: str | None
-    key: int | None
-    parked: str | None
-    aged_at: int | None
-    joined_at: int | None
-    position_original: int | None
-    run_at: int | None
-    due_at: int | None
-    parent_order: str
-    quota_day: int | None
-    deferred: int
-    attempts: int
-    max_attempts: int | None
-    timeout_ms: int | None
-    iterations: int
-    iterations_batch: int | None
-    iterations_granted: int | None
-    iterations_max: int | None
-    token: int | None
-    ended_token: int | None
-    ended_state: str | None
-    worker: str | None
-    cancel_wanted: int
-    progress: str | None
-    error: str | None
-    message: str | None
-    submitted_at: int
-    started_at: int | None
-    confirming_at: int | None
-    reminded: int
-    finished_at: int | None
-    steady_at: int | None
-    undisturbed_key: int | None
-    displaced: str | None
+    number: int = 0
+    own_groups: Json = "[]"
+    parent_order: str = ""
+    token: int | None = None
+    ended_token: int | None = None
 
 
-SELECT = "SELECT * FROM job"
-INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
+COLUMNS = ", ".join(JobRow.__struct_fields__)
+SELECT = f"SELECT {COLUMNS} FROM job"
+INSERT = f"INSERT INTO job ({COLUMNS}) VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
 _updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}
 
 
 def find(db: apsw.Connection, where: str, bindings: Sequence[Any] = ()) -> JobRow | None:
-    """The first job that fits `where`, which may go on with ORDER BY."""
+    """The first job that matches `where`, which may end with ORDER BY."""
     row = db.execute(f"{SELECT} WHERE {where} LIMIT 1", bindings).fetchone()
     return None if row is None else JobRow(*row)
 
@@ -120,21 +78,12 @@ def to_json(value: Any) -> str:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """A JSON list of names; the empty one, by far the most frequent, without parsing."""
+    """The names in a JSON list. An empty list, by far the most frequent, is not parsed."""
     return () if text == "[]" else _decode_names(text)
 
 
 def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
-    return groups_of(
-        task=row.task,
-        priority=row.priority,
-        user=row.user,
-        project=row.project,
-        tier=row.tier,
-        parent=row.parent,
-        task_groups=task_groups,
-        own=names(row.own_groups),
-    )
+    return groups_of_row(row, task_groups=task_groups, own=names(row.own_groups))
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:

@@ -1,4 +1,4 @@
-"""Asking the file: all rows, one row, or one value of a statement.
+"""Run a statement and return all rows, one row or one value.
 
 Rows are fetched whole, because a statement that is still being read must not see its own step's writes.
 """

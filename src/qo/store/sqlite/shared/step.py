@@ -1,4 +1,4 @@
-"""What one atomic step knows and has to write at its end.
+"""One atomic step: its caches, and what it writes at its end.
 
 A step reads through small caches, decides in Python, and writes counters, events and figures once.
 If the operation raises, its savepoint is rolled back and the step is thrown away with its caches.
@@ -14,11 +14,11 @@ import apsw
 
 from qo.job import Job
 from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
-from qo.store.sqlite import sql
-from qo.store.sqlite.groups import Groups
-from qo.store.sqlite.rows import JobRow, names, row_groups, to_job, to_json
-from qo.store.sqlite.writes import Writes
-from qo.store.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Bounds
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.groups import Groups
+from qo.store.sqlite.shared.rows import JobRow, names, row_groups, to_job, to_json
+from qo.store.sqlite.shared.writes import Writes
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Bounds
 
 log = logging.getLogger("qo.store")
 
@@ -45,7 +45,7 @@ class Step:
 
     @property
     def db(self) -> apsw.Connection:
-        """The file as this step has left it."""
+        """The connection, after everything that waits in `Writes` was written."""
         return self.writes.db
 
     def _begin(self) -> None:
@@ -56,12 +56,12 @@ class Step:
         self._waiting_changed: set[int] = set()
         self._tasks: dict[str, tuple[tuple[str, ...], int | None]] = {}
         self.quota_used: dict[tuple[str, int], int] = {}
-        """what users were charged, by user and day; kept by `quota.py`"""
+        """How many jobs were charged, by user and day; used by `quota.py`."""
         self._events: list[tuple[int, str, str, str]] = []
         self._figures: dict[str, list[int]] = {}
 
     def write(self) -> None:
-        """Write what was gathered and forget what was cached; the step may go on."""
+        """Write counters, events and figures, and clear the caches; the step may go on."""
         self.groups.settle()
         self._write_rejections()
         for name in self._changed_counters:
@@ -86,7 +86,7 @@ class Step:
         return (self._counters or self._read_counters()).get(name)
 
     def _read_counters(self) -> dict[str, int]:
-        # All at once, as a step that needs one nearly always needs several; past what waits, which no counter does.
+        # All at once, because a step that needs one nearly always needs several. Counters never wait in `Writes`.
         self._counters = _COUNTERS | dict(self.writes.connection.execute("SELECT name, value FROM counter"))
         return self._counters
 
@@ -115,10 +115,10 @@ class Step:
         self.set_counter("last_job", number)
         return number
 
-    # --- how many wait ----------------------------------------------------------------------------------------
+    # --- how many jobs are in line ----------------------------------------------------------------------------
 
     def waiting(self) -> Counter[int]:
-        """Queued jobs by the priority they are ordered by."""
+        """How many jobs are in line, by the priority that orders them."""
         if self._waiting is None:
             self._waiting = Counter(dict(self.db.execute("SELECT priority, waiting FROM line_count")))
         return self._waiting
@@ -127,7 +127,7 @@ class Step:
         self.waiting()[priority] += change
         self._waiting_changed.add(priority)
 
-    # --- what is told -----------------------------------------------------------------------------------------
+    # --- events, audit trail, figures -------------------------------------------------------------------------
 
     def event(self, kind: str, subject: str, detail: dict[str, Any] | None = None) -> None:
         self._events.append((self.now, kind, subject, to_json(detail) if detail else "{}"))
@@ -155,7 +155,7 @@ class Step:
     # --- jobs -------------------------------------------------------------------------------------------------
 
     def task_groups(self, task: str) -> tuple[str, ...]:
-        """The groups that the task itself puts its jobs in."""
+        """The groups that the task names for its jobs."""
         return self._task(task)[0]
 
     def max_attempts_of(self, task: str) -> int:

@@ -1,8 +1,7 @@
-"""Candidates in order: what may start next, without looking at anything known to be blocked.
+"""The candidates that may start next, in order, without reading jobs that are known to be blocked.
 
-The smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). During a walk the
-open index is only read; which of its groups have been advanced past their head is kept here, and the step
-settles the index afterwards.
+The next one is the smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). A walk
+only reads the open index and remembers how far it has read in each group; the step settles the index afterwards.
 """
 
 from __future__ import annotations
@@ -13,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from qo.store.sqlite import sql
-from qo.store.sqlite.rows import SELECT, JobRow, names
-from qo.store.sqlite.step import Step
+from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.rows import SELECT, JobRow, names
+from qo.store.sqlite.shared.step import Step
 
 CALLERS = ""
-"""the "task" under which waiting callers are parked and opened"""
+"""The name in place of a task under which waiting callers are parked and opened."""
 
 LARGEST_BATCH = 64
 NO_KEY = 1 << 53
-"""behind every order key"""
+"""Greater than every order key."""
 
 
 class TicketRow(msgspec.Struct):
@@ -41,9 +40,9 @@ Candidate = JobRow | TicketRow
 
 
 class Walk:
-    """Gives each candidate once, smallest key first. Tasks for which `passes` says so are left out.
+    """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
 
-    `expected` is how many will probably be looked at: so many are read at a time.
+    `expected` is the probable number of candidates; so many are read at a time.
     """
 
     def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
@@ -60,7 +59,7 @@ class Walk:
         return self._first() is not None
 
     def fetched(self) -> list[int]:
-        """The numbers of jobs that were read and not given out yet."""
+        """The numbers of jobs that were read but not yet yielded."""
         return [row.number for source in self._sources for row in source.fetched() if isinstance(row, JobRow)]
 
     def has_callers(self) -> bool:
@@ -73,7 +72,7 @@ class Walk:
                 continue
             key = source.key
             if key is None:
-                self._sources.remove(source)  # nothing comes to it during a walk
+                self._sources.remove(source)  # it gets no new candidates during a walk
             elif key < first_key:
                 first, first_key = source, key
         return None if first is None else (first, first_key)
@@ -91,7 +90,7 @@ class _Source:
         self._open: deque[tuple[int, str]] = deque()
         self._open_after: int | None = -1
         self._advanced: list[tuple[int, str]] = []
-        """heap of open groups whose first ones were given out, under the key of the next one there"""
+        """A heap of open groups whose first candidates were yielded, under the key of the next one."""
 
     @property
     def key(self) -> int | None:
@@ -101,7 +100,7 @@ class _Source:
         return min(ready, parked)
 
     def take(self, key: int) -> Candidate:
-        """The candidate with the smallest key, which is this one."""
+        """Take the candidate with the smallest key, which is `key`."""
         if self._ready and self._ready[0].key == key:
             return self._ready.popleft()
         return self._take_parked(key)
@@ -135,7 +134,7 @@ class _Source:
     # --- parked in open groups --------------------------------------------------------------------------------
 
     def _parked_key(self) -> int | None:
-        # A group that was filled during this walk has nothing more to give.
+        # A group that became full during this walk has no more candidates.
         has_room = self._step.groups.has_room
         while self._advanced and not has_room(self._advanced[0][1]):
             heapq.heappop(self._advanced)
@@ -172,7 +171,7 @@ class _Source:
         return found[0]
 
     def _fetch_parked(self, group: str, key: int) -> list[Candidate]:
-        """The one parked under this key, and the next one there."""
+        """The candidate that is parked under this key, and the next one in that group."""
         db = self._step.db
         if self.task == CALLERS:
             tickets = sql.rows(

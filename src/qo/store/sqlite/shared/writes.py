@@ -1,9 +1,8 @@
-"""Writes of a step that wait for more of their kind.
+"""Writes of a step that wait, so that the same statement runs for many jobs in a row.
 
-One statement run for fifty jobs in a row takes a third of the time that it takes between other statements, so
-what is written job by job is gathered here. Only one statement a table waits at a time, and everything is written
-before anybody looks through `db`: what happens to a row happens in the order in which it was asked for, and no
-read can miss it.
+One statement for fifty jobs in a row takes a third of the time that it takes between other statements. Only one
+statement for each table waits at a time, and everything is written before `db` returns the connection. So changes to
+a row happen in their order, and no read misses one.
 """
 
 from __future__ import annotations
@@ -16,19 +15,21 @@ import apsw
 class Writes:
     def __init__(self, connection: apsw.Connection) -> None:
         self.connection = connection
-        """the file without what still waits: for looking at what cannot be waiting, because a batch whose jobs have
-        users and groups of their own would otherwise be written one by one"""
+        """The connection without the writes that wait, for reading tables that never wait.
+
+        Through `db`, a batch of jobs with different users and groups would be written one by one.
+        """
         self._waiting: dict[str, tuple[str, list[tuple[Any, ...]]]] = {}
 
     @property
     def db(self) -> apsw.Connection:
-        """The file as the step has left it."""
+        """The connection, after everything that waits was written."""
         if self._waiting:
             self.flush()
         return self.connection
 
     def add(self, table: str, statement: str, bindings: tuple[Any, ...]) -> None:
-        """Run this statement, which changes only this table and looks at no other, before anybody looks."""
+        """Run this statement before the next read. It must change only this table and read no other."""
         waiting = self._waiting.get(table)
         if waiting is not None and waiting[0] == statement:
             waiting[1].append(bindings)

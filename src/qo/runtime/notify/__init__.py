@@ -1,1 +1,0 @@
-"""How a notice reaches people. The front door is `qo.runtime.notifier`."""

@@ -1,0 +1,125 @@
+"""What a store answers about jobs, the line, users and figures."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from qo.job import Job, State
+from qo.values.limits import GroupStatus
+
+
+class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job in line, with only the fields that estimates need. `groups` are all of its groups, as in `Job`."""
+
+    id: str
+    task: str
+    tier: str | None = None
+    groups: tuple[str, ...]
+
+
+class LinePage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A part of the line, in order. `next` goes on behind it; None at the end."""
+
+    jobs: tuple[InLine, ...] = ()
+    queued: int
+    """How many jobs are in line in all."""
+    next: str | None = None
+
+
+class JobsPage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A part of the jobs, in order. `next` goes on behind it; None at the end."""
+
+    jobs: tuple[Job, ...] = ()
+    next: str | None = None
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job's position in line, and the position at which it joined (`original`).
+
+    `displaced` is as in `Job`. `placed_ahead` is the number of jobs ahead of it that joined after it did. It is counted
+    only where the position is worse than the original one, and is None otherwise, and while more than
+    `ordering.MOVED_COUNTED_AT_MOST` jobs stand at places that a move gave them.
+    """
+
+    position: int
+    original: int
+    placed_ahead: int | None = None
+    displaced: str | None = None
+
+
+class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The facts that keep a job from starting.
+
+    `ahead` counts the jobs in line before it. `groups` are its groups without room, gates included, in the order in
+    which a claim looks at them. `waits_for` is the phase before it, and `waits_for_state` that phase's state; the state
+    is None when the phase is not known (not submitted yet, or forgotten with its parent). `has_worker` says whether a
+    live worker handles its task.
+
+    `worker` is the worker that holds the job. For a job that is not held, it is the worker of its task that the store
+    heard of last, live or not, at `heard_at`. Both are None where the store knows no such worker.
+    """
+
+    job: Job
+    ahead: int | None = None
+    groups: tuple[GroupStatus, ...] = ()
+    waits_for: int | None = None
+    waits_for_state: State | None = None
+    has_worker: bool = False
+    worker: str | None = None
+    heard_at: datetime | None = None
+
+
+class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How many jobs a user was charged for today. `deferred` jobs wait for a later day because of the quota."""
+
+    user: str
+    tier: str | None = None
+    daily_quota: int | None = None
+    used_today: int = 0
+    deferred: int = 0
+    today: int
+    """The day of this step, counted from 1970."""
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An exponential moving average of values and of their squares, and how many went into it."""
+
+    value: float
+    square: float
+    count: int
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What estimates are made from."""
+
+    averages: dict[str, Mean] = {}
+    """The wanted averages that exist."""
+    errors: dict[str, tuple[float, ...]] = {}
+    """How wrong the estimates of each wanted task were, oldest first."""
+
+
+class SeriesPoint(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Figures of one minute: `count` events, `total_ms` in all."""
+
+    name: str
+    minute: int
+    count: int
+    total_ms: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Small service data under a name. `version` is 0 where there is none."""
+
+    version: int = 0
+    value: Any = None
+
+
+class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    parent: str
+    priority: int
+    jobs: tuple[Job, ...]
+    """The phases by number, then the jobs without a phase by submission. Of the jobs of one number, the cancelled come
+    first."""

@@ -1,0 +1,64 @@
+"""A worker and its registration."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from qo.values.limits import Limit, LimitChange, LimitIgnored
+
+DEFAULT_MAX_ATTEMPTS = 3
+DEFAULT_LEASE_MS = 300_000
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    name: str
+    groups: tuple[str, ...] = ()
+    limit: int | None = None
+    max_attempts: int | None = None
+    """The attempts of jobs whose submit named none. None stands for DEFAULT_MAX_ATTEMPTS."""
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A worker's registration. Without `tasks` it says that the worker has gone."""
+
+    name: str
+    instance: str = ""
+    """An id that the worker made for itself, which tells it from all others that ever had its name."""
+    replaces: str | None = None
+    """An instance that is known to be dead. This worker takes over its name."""
+    tasks: tuple[TaskOptions, ...]
+    places: int
+    limits: tuple[Limit, ...] = ()
+    """The limits of the worker's configuration."""
+    lifetime_ms: int = 30_000
+    lease_ms: int = DEFAULT_LEASE_MS
+    """How long the leases of this worker's jobs last."""
+    host: str | None = None
+    pid: int | None = None
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    name: str
+    instance: str = ""
+    tasks: tuple[str, ...]
+    places: int
+    running: int
+    registered_at: datetime
+    heard_at: datetime
+    """When the worker registered or last renewed its registration."""
+    expires_at: datetime
+    host: str | None = None
+    pid: int | None = None
+
+
+class Registered(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The answer to a registration. With a `namesake`, a live worker has that name, and nothing was registered or
+    changed. `changed` are the configuration's limits that were set, `ignored` the limits that a stronger source keeps
+    out. `now_ms` is the store's time."""
+
+    namesake: WorkerInfo | None = None
+    changed: tuple[LimitChange, ...] = ()
+    ignored: tuple[LimitIgnored, ...] = ()
+    now_ms: int

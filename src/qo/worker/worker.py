@@ -1,0 +1,179 @@
+"""Worker: takes jobs from the line, runs them, gives them back."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from typing import Any, TypeVar, overload
+
+from qo.errors import InvalidValue
+from qo.forking import when_forked
+from qo.policy.checks import check_name_or_none, check_number, check_task
+from qo.queue.queue import Queue, check_queue
+from qo.worker.background import heartbeat, upkeep_and_cron
+from qo.worker.cron import CronEntry, define_entry
+from qo.worker.draining import drained
+from qo.worker.exchange import Exchange, StoppedBeforeStart
+from qo.worker.joining import registered
+from qo.worker.places import Places
+from qo.worker.shared_slots import sharing_slots
+from qo.worker.signals import heeding_signals
+from qo.worker.task import Handler, Task, define_task
+
+H = TypeVar("H", bound=Handler)
+
+
+class Worker:
+    """Runs jobs of the tasks registered on it, at most `concurrency` at once."""
+
+    def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+        check_queue(queue)
+        check_name_or_none("name", name)
+        chosen = queue.settings.worker.concurrency if concurrency is None else concurrency
+        check_number("concurrency", chosen, 1)
+        self.queue = queue
+        self.concurrency = chosen
+        self._given_name = name
+        self._tasks: dict[str, Task] = {}
+        self._cron: dict[str, CronEntry] = {}
+        self._begin()
+        when_forked(self, Worker._begin)
+
+    def _begin(self) -> None:
+        """Also in a forked process, whose worker is another one to the store."""
+        self._wanted_name = self._given_name or self._new_name()
+        self._instance = self.queue.system.new_id()
+        self._places = Places(self.queue, self._tasks)
+
+    @property
+    def name(self) -> str:
+        """The given name, or one made from host and process. While the worker runs it ends in a number (`mail-2`) if
+        another live worker has that name."""
+        return self._places.worker or self._wanted_name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self._given_name = self._wanted_name = name
+
+    # --- tasks and cron entries -------------------------------------------------------------------------------
+
+    @overload
+    def task(self, name: H) -> H: ...
+    @overload
+    def task(
+        self,
+        name: str | None = None,
+        *,
+        max_concurrent: int | None = None,
+        groups: Sequence[str] = (),
+        stages: Sequence[str] = (),
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
+    ) -> Callable[[H], H]: ...
+    def task(
+        self,
+        name: str | H | None = None,
+        *,
+        max_concurrent: int | None = None,
+        groups: Sequence[str] = (),
+        stages: Sequence[str] = (),
+        timeout: float | timedelta | None = None,
+        max_attempts: int | None = None,
+    ) -> H | Callable[[H], H]:
+        """Register a handler under a name, or under its own: `@worker.task("build")` or `@worker.task`."""
+        if name is not None and not callable(name):
+            check_task(name)
+
+        def register(handler: H) -> H:
+            task = define_task(
+                handler,
+                name=name if isinstance(name, str) else None,
+                max_concurrent=max_concurrent,
+                groups=groups,
+                stages=stages,
+                timeout=timeout,
+                max_attempts=max_attempts,
+            )
+            if task.name in self._tasks:
+                raise InvalidValue(
+                    f"Worker {self.name!r} already has a task {task.name!r}; give this one another name."
+                )
+            self._tasks[task.name] = task
+            return handler
+
+        return register(name) if callable(name) else register
+
+    def cron(self, expression: str, task: str, data: Any = None, *, name: str | None = None) -> None:
+        """Submit a job of this task at every tick (UTC), once however many workers say so.
+
+        Entries of one task that are to fire apart need names of their own.
+        """
+        entry = define_entry(expression, task, data, name=name, now=self.queue.system.now())
+        if entry.name in self._cron:
+            raise InvalidValue(f"Worker {self.name!r} already has a cron entry {entry.name!r}; give this one a name=.")
+        self._cron[entry.name] = entry
+
+    async def run(self) -> None:
+        """Work until stopped, by `stop()` or by SIGTERM or SIGINT. A store that is away is waited for."""
+        await self._work(until_idle=False)
+
+    async def run_until_idle(self) -> None:
+        """Run what can run now, and what that makes runnable, then return. Raises StoreAway when the store is away."""
+        await self._work(until_idle=True)
+
+    def stop(self) -> None:
+        """Claim nothing more; running handlers get the grace period, then go back in line. From any thread."""
+        self._places.stop()
+
+    def stop_now(self) -> None:
+        """The same without the grace period."""
+        self._places.stop_now()
+
+    # --- the loop ---------------------------------------------------------------------------------------------
+
+    async def _work(self, *, until_idle: bool) -> None:
+        self._check_can_run()
+        places = self._places
+        with heeding_signals(self), suppress(StoppedBeforeStart):
+            async with self._alive(places, waits=not until_idle) as exchange:
+                while not places.stopping:
+                    brought_jobs = await exchange.next()
+                    if until_idle and not (brought_jobs or places.taken or exchange.is_wanted()):
+                        return
+                    if not brought_jobs:
+                        await exchange.wait()
+
+    def _check_can_run(self) -> None:
+        self.queue.check_loop()
+        if self._places.is_open:
+            raise InvalidValue(f"Worker {self.name!r} runs already; make another one to run beside it.")
+        if not self._tasks and not self._cron:
+            raise InvalidValue(f"Worker {self.name!r} has no tasks; register a handler with @worker.task first.")
+
+    @asynccontextmanager
+    async def _alive(self, places: Places, *, waits: bool) -> AsyncIterator[Exchange]:
+        """Registered, with heartbeat, upkeep and cron; at the end drained. `waits`: for a store that is away, where
+        `StoppedBeforeStart` is raised when the worker is stopped meanwhile."""
+        queue, settings = self.queue, self.queue.settings
+        places.open(worker=self.name, capacity=self.concurrency)
+        exchange = Exchange(queue.store, places)
+        try:
+            async with (
+                sharing_slots(settings, worker=places.worker) as places.shared,
+                registered(queue, places, exchange, instance=self._instance, waits=waits) as (membership, store_time),
+            ):
+                feed = await exchange.before_starting(lambda: queue.store.events(None), waits=waits)
+                async with (
+                    heartbeat(queue, places, membership, cursor=feed.cursor),
+                    drained(places, exchange, grace_seconds=settings.worker.grace_secs),
+                    upkeep_and_cron(queue, self._cron.values(), store_time, cursor=feed.cursor),
+                ):
+                    yield exchange
+        finally:
+            self._places = Places(queue, self._tasks)
+
+    def _new_name(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{self.queue.system.new_id()[-4:]}"
