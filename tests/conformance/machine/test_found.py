@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from qo.job import State
+from qo.job import JobError, State
 from qo.values import (
     Advance,
     Bounds,
@@ -165,3 +165,19 @@ def test_slots_are_handed_over_after_every_caller_also_after_one_that_holds_its_
         step("acquire", [again, other, again], now=NOON),
     ]
     check_both_agree(real, steps, Bounds(examine=2, portion=2))
+
+
+@every_store
+def test_a_job_that_upkeep_fails_may_be_forgotten_in_the_same_step(real: StoreUnderTest) -> None:
+    rules = UpkeepRules(
+        unconfirmed_after_ms=1000,
+        unconfirmed_error=JobError(message="It was not confirmed."),
+        keep=Keep(ms=1000, jobs=0, events=0, audit=0),
+    )
+    steps = [
+        step("submit", [Submission(id="a0", task="scan")], now=NOON),
+        step("claim", worker="w1", tasks=["scan"], places=1, lease_ms=60_000, claim_id="c", now=NOON),
+        step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.CONFIRMING)], now=NOON),
+        step("upkeep", rules, now=NOON + 1000),
+    ]
+    check_both_agree(real, steps)

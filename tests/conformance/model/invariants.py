@@ -55,8 +55,10 @@ def check_one_owner(model: Reads, before: ModelState) -> None:
 
 def check_conservation(model: Reads, before: ModelState) -> None:
     jobs = model.state.jobs
+    ended_now = {one.subject for one in model.state.events if one.id > before.last_event and one.kind in ENDED}
     for gone in before.jobs.keys() - jobs.keys():
-        assert before.jobs[gone].state in ENDED, f"conservation: {gone} is lost"
+        # One step of upkeep may fail a job that was not confirmed, and forget it because no ended jobs are kept.
+        assert before.jobs[gone].state in ENDED or gone in ended_now, f"conservation: {gone} is lost"
     assert all(jobs[id].number == row.number for id, row in before.jobs.items() if id in jobs)
     for job in jobs.values():
         has_key = job.state in HELD or job.state is State.QUEUED
