@@ -67,7 +67,7 @@ def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[s
     known = [(old, one) for old, one in changed if old is not None]
     if any(one.state is State.STARTING and (old is None or old.token != one.token) for old, one in changed):
         yield "a job started"
-    if any(one.parked and (old is None or old.parked != one.parked) for old, one in changed):
+    if any(group and before.lanes.get(lane) != group for lane, group in after.lanes.items()):
         yield "a job was parked"
     if any(one.deferred and (old is None or not old.deferred) for old, one in changed):
         yield "a job was deferred"

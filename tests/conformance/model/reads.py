@@ -203,7 +203,7 @@ class Reads(Upkeep):
             paused=row.paused,
             closed_until=None if row.closed_until is None else moment(row.closed_until + self.state.fallen_ms),
             active=len(slots),
-            waiting=sum(one.parked == group for one in self.state.jobs_and_tickets()),
+            waiting=sum(self.parked(one) == group for one in self.state.in_lanes()),
             slots=tuple(
                 SlotInfo(
                     slot_id=number,
@@ -321,7 +321,7 @@ class Reads(Upkeep):
                 row.id: {
                     "job": self.as_job(row),
                     "key": row.key,
-                    "parked": row.parked,
+                    "parked": self.parked(row),
                     "due_at": row.due_at,
                     "steady_at": row.steady_at,
                     "quota_day": row.quota_day,
@@ -362,7 +362,7 @@ class Reads(Upkeep):
                 ticket.holder: {
                     "key": ticket.key,
                     "groups": ticket.groups,
-                    "parked": ticket.parked,
+                    "parked": self.parked(ticket),
                     "expires_at": ticket.expires_at,
                     "lease_ms": ticket.lease_ms,
                     "wait_ms": ticket.wait_ms,
@@ -415,12 +415,12 @@ class Reads(Upkeep):
     def open_groups(self) -> list[tuple[str, str, int]]:
         """The groups that have room and something parked, by task ("" for callers), with the first key there."""
         heads: dict[tuple[str, str], int] = {}
-        everybody: list[JobRow | TicketRow] = [*self.in_line(), *self.state.tickets.values()]
-        for waiting in everybody:
+        for waiting in self.state.in_lanes():
             task = waiting.task if isinstance(waiting, JobRow) else ""
-            if waiting.parked is not None and self.has_room(waiting.parked):
+            group = self.parked(waiting)
+            if group is not None and self.has_room(group):
                 key = certain(waiting.key)
-                heads[task, waiting.parked] = min(heads.get((task, waiting.parked), key), key)
+                heads[task, group] = min(heads.get((task, group), key), key)
         return sorted((task, group, key) for (task, group), key in heads.items())
 
 

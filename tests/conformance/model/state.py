@@ -23,6 +23,10 @@ def certain(value: Value | None) -> Value:
     return value
 
 
+Lane = tuple[object, ...]
+"""What all jobs, or all callers, of a lane have in common."""
+
+
 @dataclass
 class JobRow:
     number: int
@@ -41,8 +45,6 @@ class JobRow:
     submitted_at: int
 
     state: State = State.WAITING
-    parked: str | None = None
-    """the group it is put aside in; None: ready, or not in line"""
     key: int | None = None
     """its order key, from joining the line until it leaves line and worker"""
     due_at: int | None = None
@@ -101,7 +103,6 @@ class TicketRow:
     key: int
     joined_at: int
     expires_at: int
-    parked: str | None = None
 
 
 @dataclass
@@ -162,6 +163,8 @@ class WorkerRow:
 class ModelState:
     jobs: dict[str, JobRow] = field(default_factory=dict)
     tickets: dict[str, TicketRow] = field(default_factory=dict)
+    lanes: dict[Lane, str | None] = field(default_factory=dict)
+    """the group that each lane is parked in; None: it is ready"""
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     groups: dict[str, GroupRow] = field(default_factory=dict)
     users: dict[str, UserRow] = field(default_factory=dict)
@@ -193,6 +196,10 @@ class ModelState:
     def jobs_and_tickets(self) -> list[JobRow | TicketRow]:
         return [*self.jobs.values(), *self.tickets.values()]
 
+    def in_lanes(self) -> list[JobRow | TicketRow]:
+        """All jobs in line and all waiting callers."""
+        return [*(job for job in self.jobs.values() if job.state is State.QUEUED), *self.tickets.values()]
+
     def copy(self) -> ModelState:
         """A state that shares no row with this one. The fields of rows are values that never change in place,
         except a lease's slots."""
@@ -200,6 +207,7 @@ class ModelState:
             self,
             jobs={name: replace(row) for name, row in self.jobs.items()},
             tickets={name: replace(row) for name, row in self.tickets.items()},
+            lanes=dict(self.lanes),
             leases={token: row.copy() for token, row in self.leases.items()},
             groups={name: replace(row) for name, row in self.groups.items()},
             users={name: replace(row) for name, row in self.users.items()},
