@@ -14,10 +14,10 @@ slots       A holder has one slot number in each group it is recorded in: the lo
             groups at the time of the claim count, whatever has changed since. A caller is recorded in every group it
             names. A number lasts until it is released, also when the limit is removed or set below it.
 gates       `global` and a task's own group are gates. While a gate has no room, no job of the task is looked at.
-lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered by
-            their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by the
-            same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under the key
-            of the next one. A lane without jobs is gone at once.
+lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
+            by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
+            the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
+            the key of the next one. A lane without jobs is gone at once.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in

@@ -31,7 +31,7 @@ from qo.values import (
     WorkerInfo,
 )
 from tests.conformance.model.admission import DAY_MS
-from tests.conformance.model.state import JobRow, LeaseRow, TicketRow, WorkerRow, certain
+from tests.conformance.model.state import JobRow, LeaseRow, WorkerRow, certain
 from tests.conformance.model.upkeep import Upkeep
 
 
