@@ -8,11 +8,12 @@ Events   limit, where changed. Audit "limit" for the configuration's, where chan
 
 from __future__ import annotations
 
+from qo.policy.groups import GATES
 from qo.store.sqlite.operations.read_groups import worker_named
 from qo.store.sqlite.operations.set_limits import apply_limits, grant_limit
 from qo.store.sqlite.shared.hand_over import hand_over
-from qo.store.sqlite.shared.line import LINE_FIELDS, enter_again
-from qo.store.sqlite.shared.rows import save, select, to_json
+from qo.store.sqlite.shared.lanes import JOBS
+from qo.store.sqlite.shared.rows import select, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.values import Registered, Registration, Source, TaskOptions, WorkerInfo
 
@@ -76,6 +77,5 @@ def _replace_options(step: Step, task: TaskOptions) -> None:
     step.forget_tasks()
     for group in gone:
         for row in select(step.db, "parked = ? AND task = ? ORDER BY key", (group, task.name)):
-            assert row.key is not None
-            enter_again(step, row, row.key)
-            save(step.writes, row, *LINE_FIELDS)
+            assert row.lane is not None
+            step.lanes.look_again(JOBS, row.lane, step.groups_of(row)[GATES:])

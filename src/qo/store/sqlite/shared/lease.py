@@ -16,6 +16,8 @@ from qo.store.sqlite.shared.step import Step
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
     "state",
+    "lane",
+    "first",
     "aged_at",
     "attempts",
     "max_attempts",
@@ -27,7 +29,7 @@ CLAIM_FIELDS = (
     "message",
 )
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
-WAITING_FIELDS = ("parked", "aged_at", "due_at", "confirming_at", "deferred")
+WAITING_FIELDS = ("lane", "first", "parked", "aged_at", "due_at", "confirming_at", "deferred")
 """Fields that are set only while a job waits. Each has an index, which the end of a run need not touch."""
 
 
