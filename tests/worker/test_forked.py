@@ -149,7 +149,7 @@ def test_locks_that_were_held_when_it_was_forked_are_not_held_in_the_new_process
     store: Any = queue.asynchronous.store
     slots: Any = limiter._slots
     of_limiters = [slots._groups, slots._requests, slots._thread, alone._slots]
-    owners: list[Any] = [store.client, store.client.availability, store._waking, *of_limiters]
+    owners: list[Any] = [store.client, store.client.availability, store.waking, *of_limiters]
 
     def use_all() -> str:
         with limiter.acquire("ollama", timeout=PATIENCE_SECONDS), alone.acquire("ollama", timeout=PATIENCE_SECONDS):
