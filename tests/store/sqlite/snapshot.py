@@ -17,7 +17,7 @@ from qo.values import DEFAULT_LEASE_MS, Mean, Standing
 
 
 async def snapshot(store: SQLiteStore) -> dict[str, Any]:
-    return await store._read(_snapshot)
+    return await store.read(_snapshot)
 
 
 def _snapshot(db: apsw.Connection) -> dict[str, Any]:
