@@ -27,7 +27,7 @@ from qo.forking import leave_behind, when_forked
 from qo.job import Job
 from qo.limits import by_hand as manager
 from qo.limits import semaphore
-from qo.loops.background import LoopThread
+from qo.loops.background import LoopThread, runs_in
 from qo.policy.checks import shown
 from qo.queue import connect as connecting
 from qo.queue import queue
@@ -125,7 +125,7 @@ class _Loop:
         return StoreUnavailable("This queue of qo.sync is closed; connect again.")
 
     def _refuse_own_thread(self) -> None:
-        if self._thread is not None and asyncio._get_running_loop() is self._thread.loop:
+        if self._thread is not None and runs_in(self._thread.loop):
             raise WrongEventLoop(
                 "A blocking call of qo.sync was made in its own event loop, where it would wait for itself for ever; "
                 "make the handler a plain `def`, or await the same call of `queue.asynchronous`."

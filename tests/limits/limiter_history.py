@@ -36,14 +36,14 @@ class RecordedSlots(SlotsInProcess):
 
     def _pass_on(self, lease: LeaseInProcess) -> Waiter | None:
         at = len(self.history)
-        self.history.append(Event("left", names(lease._line)))
+        self.history.append(Event("left", names(lease.line)))
         waiter = super()._pass_on(lease)
         if waiter is None:
             del self.history[at]
         return waiter
 
     def _give_back(self, lease: LeaseInProcess) -> bool:
-        self.history.append(Event("left", names(lease._line)))
+        self.history.append(Event("left", names(lease.line)))
         return super()._give_back(lease)
 
     def _join(self, line: Line, full: Group, new_waiter: NewWaiter) -> Waiter:
@@ -53,7 +53,7 @@ class RecordedSlots(SlotsInProcess):
 
     def _remove(self, waiter: Waiter) -> None:
         super()._remove(waiter)
-        self.history.append(Event("gave up", names(waiter._line), waiter.key))
+        self.history.append(Event("gave up", names(waiter.line), waiter.key))
 
 
 def names(line: Line) -> tuple[str, ...]:

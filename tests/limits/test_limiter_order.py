@@ -76,7 +76,7 @@ async def compare(steps: list[tuple[Any, ...]]) -> None:
     async def enter(caller: Caller) -> None:
         async with limiter.acquire(groups=caller.groups, priority=caller.priority) as lease:
             assert isinstance(lease, LeaseInProcess)
-            inside[caller.number] = {group: lease._numbers[at] for at, group in enumerate(caller.groups)}
+            inside[caller.number] = {group: lease.numbers[at] for at, group in enumerate(caller.groups)}
             assert lease.slots.items() <= inside[caller.number].items()
             await leaving[caller.number].wait()
             del inside[caller.number]

@@ -129,7 +129,7 @@ async def test_fifty_that_wait_get_the_slot_in_the_order_they_came(queue: qo.Que
 
     assert order == list(range(50))
     assert await is_untouched(semaphore)
-    assert queue.follower._watchers == {}
+    assert queue.follower.watchers == {}
 
 
 async def test_a_place_in_line_is_kept_as_long_as_its_holder_waits(clock: ClockedStore) -> None:

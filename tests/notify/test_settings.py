@@ -123,7 +123,7 @@ def test_whole_channels_are_accepted(
 ) -> None:
     notifier = Notifier(NotifySettings(**settings))
 
-    assert [channel.name for channel in notifier._channels] == channels
+    assert [channel.name for channel in notifier.channels] == channels
 
 
 def test_the_section_is_read_from_the_file(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ async def nobody_else_writes(store: Any) -> AsyncIterator[None]:
         held.set()
         given_back.wait(AT_MOST_SECONDS)
 
-    holding = asyncio.create_task(store._writer.call(hold))
+    holding = asyncio.create_task(store.writer.call(hold))
     assert await asyncio.to_thread(held.wait, AT_MOST_SECONDS)
     try:
         yield

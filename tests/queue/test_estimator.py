@@ -502,7 +502,7 @@ async def test_estimates_are_kept_fresh_only_while_they_are_asked_for(scene: Sce
         await estimator.estimate_of(await scene.store.job("a"))
         await until_true(lambda: len(reads) >= 4)
         scene.pass_time(3600)
-        await until_true(lambda: not estimator._wanted.is_set())
+        await until_true(lambda: not estimator.wanted.is_set())
         so_far = len(reads)
         await scene.submit("b")  # a round trip, in which it would read again
         assert len(reads) == so_far
@@ -554,7 +554,7 @@ async def test_a_job_that_left_the_line_otherwise_is_forgotten(scene: Scene) -> 
     await scene.store.cancel(job_id="a")
     await scene.estimator.refresh()
 
-    assert set(scene.estimator._promises) == {"b"}
+    assert set(scene.estimator.promises) == {"b"}
     assert (await scene.store.observed(tasks=["build"])).errors["build"] == ()
 
 

@@ -14,10 +14,11 @@ import pytest
 import qo
 from qo.errors import StoreUnavailable
 from qo.event import Event
-from qo.queue import positions as positions_module
+from qo.queue import queue as queue_module
 from qo.queue.positions import Positions
+from qo.store.contract import Store
 from qo.values import Outcome, Place
-from tests.worker.running import running, soon, until
+from tests.worker.running import soon, until
 
 
 class Time:
@@ -40,17 +41,20 @@ class Time:
     def is_slept(self) -> bool:
         return self._sleeper is not None
 
+    def wake(self) -> None:
+        assert self._sleeper is not None
+        self._sleeper.set_result(None)
+        self._sleeper = None
+
     async def second(self, count: int = 1) -> None:
         """Seconds pass, and the tick that each of them brings is over."""
         for _ in range(count):
-            await soon(self._until_asleep())
+            await soon(self.until_asleep())
             self.now += 1
-            assert self._sleeper is not None
-            self._sleeper.set_result(None)
-            self._sleeper = None
-            await soon(self._until_asleep())
+            self.wake()
+            await soon(self.until_asleep())
 
-    async def _until_asleep(self) -> None:
+    async def until_asleep(self) -> None:
         while self._sleeper is None:  # noqa: ASYNC110 - threads of the store are on the way
             await asyncio.sleep(0.001)
 
@@ -73,13 +77,19 @@ def asked(queue: qo.Queue) -> Asked:
     return Asked(queue)
 
 
-@pytest.fixture
-def time(queue: qo.Queue, asked: Asked) -> Time:
+@pytest.fixture(autouse=True)  # so that it comes before the queue, which makes its positions at once
+def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    queue._positions = Positions(
-        queue.store, every_seconds=5, estimates=queue._estimates, clock=time.clock, sleep=time.sleep
-    )
+
+    def on_this_time(store: Store, **options: Any) -> Positions:
+        return Positions(store, **{**options, "clock": time.clock, "sleep": time.sleep})
+
+    monkeypatch.setattr(queue_module, "Positions", on_this_time)
     return time
+
+
+def is_ticking() -> bool:
+    return any(task.get_name() == "qo-positions" and not task.cancelling() for task in asyncio.all_tasks())
 
 
 class Watcher:
@@ -195,22 +205,28 @@ async def test_nothing_is_read_while_no_job_in_line_is_watched(queue: qo.Queue, 
         assert not time.is_slept()
         async with watching(queue, job.id) as watcher:
             await time.second()
+            assert is_ticking()
             await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
             await heard(watcher, "starting")
-            assert queue._positions._ticking is None
+            assert not is_ticking()
     async with watching(queue, later.id):
-        assert queue._positions._ticking is None
+        assert not is_ticking()
 
     assert len(asked.calls) == 1
 
 
-async def test_the_last_watcher_that_leaves_ends_the_ticks(queue: qo.Queue, time: Time) -> None:
-    job = await queue.submit("build")
+async def test_the_last_watcher_that_leaves_ends_the_ticks_and_is_forgotten(
+    queue: qo.Queue, time: Time, asked: Asked
+) -> None:
+    job, other = await queue.submit("build"), await queue.submit("build")
     async with watching(queue, job.id):
         await time.second()
+        assert is_ticking()
 
-    assert queue._positions._ticking is None
-    assert queue._positions._watched == set()
+    assert not is_ticking()
+    async with watching(queue, other.id):
+        await time.second()
+    assert asked.calls == [[job.id], [other.id]]
 
 
 async def test_positions_of_a_job_that_comes_back_are_published_again(queue: qo.Queue, time: Time) -> None:
@@ -244,15 +260,14 @@ async def test_a_position_that_was_read_before_the_job_started_is_not_published_
     queue.store.positions = on_the_way  # type: ignore[method-assign]
     other = await queue.submit("other")
     async with watching(queue, job.id) as watcher, watching(queue, other.id):
-        await soon(time._until_asleep())
+        await soon(time.until_asleep())
         time.now += 10
-        assert time._sleeper is not None
-        time._sleeper.set_result(None)
+        time.wake()
         await soon(is_read.wait())
         await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
         await heard(watcher, "starting")
         may_come.set()
-        await soon(time._until_asleep())
+        await soon(time.until_asleep())
 
         assert [event.kind for event in watcher.heard] == ["queued", "starting"]
 
@@ -304,7 +319,7 @@ async def test_waiting_for_the_end_of_a_job_reads_no_positions(queue: qo.Queue, 
     waiting = asyncio.create_task(queue.wait(job.id))
     await until(lambda: _is_watched(queue, job.id))
 
-    assert queue._positions._ticking is None
+    assert not is_ticking()
     await queue.cancel(job.id)
     assert (await soon(waiting)).state is qo.State.CANCELLED
     assert asked.calls == []
@@ -330,33 +345,8 @@ async def test_a_store_that_is_away_is_logged_once_and_asked_again(
     assert caplog.messages == ["positions cannot be told for now, trying again: The store is away."]
 
 
-async def test_with_real_time_a_watcher_hears_every_place_until_the_start(
-    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(positions_module, "TICK_SECONDS", 0.01)
-    may_end = asyncio.Event()
-
-    @worker.task(max_concurrent=1)
-    async def build(data: Any, ctx: qo.Context) -> None:
-        if data is not None:
-            await may_end.wait()
-
-    await queue.submit("build", "waits", id="first")
-    for name in "ab":
-        await queue.submit("build", id=name)
-    async with watching(queue, "b") as watcher, running(worker):
-        await heard(watcher, "position")
-        may_end.set()
-        await heard(watcher, "succeeded")
-
-    kinds = [event.kind for event in watcher.heard]
-    assert kinds[-3:] == ["starting", "running", "succeeded"]
-    assert watcher.positions()[0] == 2
-    assert sorted(watcher.positions(), reverse=True) == watcher.positions()
-
-
 async def _is_watched(queue: qo.Queue, job_id: str) -> bool:
-    return job_id in queue.follower._watchers
+    return job_id in queue.follower.watchers
 
 
 @asynccontextmanager

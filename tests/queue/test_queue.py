@@ -338,8 +338,9 @@ async def test_concurrent_submits_go_together_and_each_gets_its_own_answer(queue
         calls.append(len(submissions))
         return await submit(submissions, **options)
 
-    queue._submitting._send = counted
-    jobs = await asyncio.gather(*(queue.submit("build", n, id=f"job-{n}") for n in range(250)))
+    queue.store.submit = counted  # type: ignore[method-assign]
+    counting = qo.Queue(queue.store, queue.settings)
+    jobs = await asyncio.gather(*(counting.submit("build", n, id=f"job-{n}") for n in range(250)))
 
     assert [job.id for job in jobs] == [f"job-{n}" for n in range(250)]
     assert sum(calls) == 250

@@ -11,8 +11,9 @@ import pytest
 
 import qo
 from qo.event import Event, Feed
+from qo.queue import positions
 from qo.values import Keep, UpkeepRules
-from tests.worker.running import running, soon, until
+from tests.worker.running import running, soon
 
 
 async def kinds_of(queue: qo.Queue, job_id: str, **options: Any) -> list[str]:
@@ -135,7 +136,7 @@ async def test_many_watchers_are_served_by_one_reader(queue: qo.Queue, worker: q
 
     assert {job.state for job in ended} == {qo.State.SUCCEEDED}
     assert reads < 100
-    assert queue.follower._watchers == {}
+    assert queue.follower.watchers == {}
 
 
 async def test_watchers_that_come_and_go_at_random_miss_nothing(queue: qo.Queue, worker: qo.Worker) -> None:
@@ -183,10 +184,13 @@ async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(
     cursor = (await queue.store.events(None)).cursor
     real = queue.store.events
     held, newcomer_has_read, reads_of_the_known = asyncio.Event(), asyncio.Event(), 0
+    known_has_read, reader_waits = asyncio.Event(), asyncio.Event()
 
     async def staged(after: int | None, **options: Any) -> Feed:
         nonlocal reads_of_the_known
         subjects = options.get("subjects")
+        if "timeout_seconds" in options:
+            reader_waits.set()
         if subjects == [known.id]:
             reads_of_the_known += 1
             if reads_of_the_known == 2:  # the first is that of the watcher itself, this one is the reader's
@@ -195,6 +199,8 @@ async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(
                     await asyncio.wait_for(newcomer_has_read.wait(), 0.3)
                 await queue.store.set_priority(33, job_id=new.id)
         feed = await real(after, **options)
+        if subjects == [known.id]:
+            known_has_read.set()
         if subjects == [new.id]:
             newcomer_has_read.set()
         return feed
@@ -205,7 +211,8 @@ async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(
         aclosing(queue.follower.follow(new.id, after=cursor)) as of_the_new,
     ):
         first = asyncio.create_task(anext(of_the_known))
-        await until_watched(queue, known.id)
+        await soon(known_has_read.wait())
+        await soon(reader_waits.wait())
         await queue.store.set_priority(22, job_id=known.id)
         await soon(held.wait())
         event = await soon(anext(of_the_new))
@@ -215,11 +222,34 @@ async def test_a_watcher_that_comes_while_the_feed_is_being_read_misses_nothing(
         await soon(first)
 
 
-async def until_watched(queue: qo.Queue, job_id: str) -> None:
-    """The watcher has made its own first read, and the reader waits for events."""
-    reads = queue.follower._reading
+async def test_with_real_time_a_watcher_hears_every_place_until_the_start(
+    queue: qo.Queue, worker: qo.Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(positions, "TICK_SECONDS", 0.01)
+    may_end = asyncio.Event()
 
-    async def is_idle() -> bool:
-        return job_id in queue.follower._watchers and queue.follower._task is not None and not reads.locked()
+    @worker.task(max_concurrent=1)
+    async def build(data: Any, ctx: qo.Context) -> None:
+        if data is not None:
+            await may_end.wait()
 
-    await until(is_idle)
+    await queue.submit("build", "waits", id="first")
+    for name in "ab":
+        await queue.submit("build", id=name)
+    heard: list[Event] = []
+    async with aclosing(queue.watch("b")) as events:
+        await soon(anext(events))
+
+        async def listen() -> None:
+            async for event in events:
+                heard.append(event)
+                if event.kind == "position":
+                    may_end.set()
+
+        async with running(worker):
+            await soon(listen())
+
+    places = [event.detail["position"] for event in heard if event.kind == "position"]
+    assert [event.kind for event in heard][-3:] == ["starting", "running", "succeeded"]
+    assert places[0] == 2
+    assert sorted(places, reverse=True) == places

@@ -32,20 +32,20 @@ class LocalServer:
         self.folder = Path(tempfile.mkdtemp(prefix=f"qo-{name}-"))
         self.log = self.folder / "log"
         atexit.register(self.close)
-        self._processes: list[subprocess.Popen[bytes]] = []  # the server and its watchdog, while they run
+        self.processes: list[subprocess.Popen[bytes]] = []  # the server and its watchdog, while they run
 
     @property
     def pid(self) -> int:
-        return self._processes[0].pid
+        return self.processes[0].pid
 
     def start(self) -> None:
         raise NotImplementedError
 
     def kill(self) -> None:
         """Ends it with SIGKILL, as a crash would. Not running is not an error."""
-        while self._processes:
+        while self.processes:
             # The watchdog goes first: once a server has been waited for, its id may be another process's.
-            with self._processes.pop() as process:
+            with self.processes.pop() as process:
                 process.kill()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class LocalServer:
             self._spawn(command, log.fileno(), environment)
             self._spawn(["sh", "-c", WATCHDOG, "watchdog", str(self.pid), self.folder], log.fileno(), None)
         deadline = time.monotonic() + PATIENCE_SECS
-        while self._processes[0].poll() is None and time.monotonic() < deadline:
+        while self.processes[0].poll() is None and time.monotonic() < deadline:
             if answers():
                 return True
             time.sleep(POLL_SECS)
@@ -81,7 +81,7 @@ class LocalServer:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
         )
-        self._processes.append(process)
+        self.processes.append(process)
 
     def last_words(self) -> str:
         return " / ".join(self.log.read_text().splitlines()[-3:])

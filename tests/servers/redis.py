@@ -87,11 +87,11 @@ class Server(LocalServer):
         self.port = 0  # until the first start has found a free one
         self._login, self._tls = f"{login}@" if login else "", tls
         self._socket = self.folder / "socket"
-        self._lines = ["bind 127.0.0.1", f"unixsocket {self._socket}", f"dir {self.folder}", 'save ""', *config]
+        self.config_lines = ["bind 127.0.0.1", f"unixsocket {self._socket}", f"dir {self.folder}", 'save ""', *config]
         if aof:
-            self._lines += ["appendonly yes", f"appendfsync {aof}"]
+            self.config_lines += ["appendonly yes", f"appendfsync {aof}"]
         if tls:
-            self._lines += ["port 0", "tls-auth-clients no", *self._certificate_lines()]
+            self.config_lines += ["port 0", "tls-auth-clients no", *self._certificate_lines()]
 
     @property
     def url(self) -> str:
@@ -104,7 +104,7 @@ class Server(LocalServer):
 
     def start(self) -> None:
         """Returns when the server answers. The first start chooses the port, later ones keep it."""
-        assert not self._processes, "the server is running"
+        assert not self.processes, "the server is running"
         port = self.port or random_port(PORTS)
         while not self._starts_on(port):
             if self.port or "Address already in use" not in self.log.read_text():
@@ -114,7 +114,7 @@ class Server(LocalServer):
 
     def stop(self) -> None:
         """Ends it the orderly way, with the data on disk if it keeps any. Not running is not an error."""
-        for server in self._processes[:1]:
+        for server in self.processes[:1]:
             server.terminate()
             try:
                 server.wait(PATIENCE_SECS)
@@ -128,7 +128,7 @@ class Server(LocalServer):
 
     def _starts_on(self, port: int) -> bool:
         configuration = self.folder / "configuration"
-        configuration.write_text("\n".join([*self._lines, f"{'tls-port' if self._tls else 'port'} {port}", ""]))
+        configuration.write_text("\n".join([*self.config_lines, f"{'tls-port' if self._tls else 'port'} {port}", ""]))
         command: list[str | Path] = [self.binary, configuration, *self._arguments]
         return self._comes_up(command, _environment(self.folder), answers=self._answers)
 

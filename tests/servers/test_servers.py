@@ -90,7 +90,7 @@ def test_without_aof_nothing_stays(kind: Kind) -> None:
 @each_kind
 def test_a_closed_server_leaves_neither_process_nor_folder(kind: Kind) -> None:
     with Server(kind) as server:
-        pids = [process.pid for process in server._processes]
+        pids = [process.pid for process in server.processes]
         running = [is_running(pid) for pid in pids]
 
     assert running == [True, True]

@@ -47,14 +47,14 @@ class Evidence(msgspec.Struct, kw_only=True):
 
 async def over_limit(store: SQLiteStore) -> list[str]:
     """capacity: at every commit, no group has more live holders than its limit."""
-    found = await store._read(lambda db: list(db.execute(OVER_LIMIT)))
+    found = await store.read(lambda db: list(db.execute(OVER_LIMIT)))
     return [f"capacity: {group} has {holders} holders and a limit of {limit}" for group, limit, holders in found]
 
 
 async def unended(store: SQLiteStore) -> int:
     """How many jobs have not ended."""
     ended = ", ".join(f"'{state.value}'" for state in sorted(ENDED))
-    return await store._read(lambda db: int(db.execute(f"SELECT COUNT(*) FROM job WHERE state NOT IN ({ended})").get))
+    return await store.read(lambda db: int(db.execute(f"SELECT COUNT(*) FROM job WHERE state NOT IN ({ended})").get))
 
 
 async def broken_rules(store: SQLiteStore, plan: Plan, evidence: Evidence, *, epoch_ms: int) -> list[str]:

@@ -65,7 +65,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._ready.extend(handles)
 
     def _run_once(self) -> None:
-        while self._scheduled and self._scheduled[0]._cancelled:
+        while self._scheduled and self._scheduled[0].cancelled():
             heapq.heappop(self._scheduled)
         if not self._ready:
             if not self._scheduled:
@@ -75,11 +75,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._ready.append(heapq.heappop(self._scheduled))
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
-            if handle._cancelled:
+            if handle.cancelled():
                 continue
-            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # public only from Python 3.12 on
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]  # noqa: SLF001 - public from 3.12 on
             if process is None or process.runs:
-                handle._run()
+                handle._run()  # noqa: SLF001 - a handle is run only by its loop, which this is
             else:
                 process.held_back.append(handle)
 

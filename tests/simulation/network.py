@@ -101,7 +101,7 @@ class Network:
             feed = await self._call("events", (after,), {"kinds": SIGNALS})
             yield feed
             after = feed.cursor
-            await self._call("_wait_for_events", (after,), {"kinds": SIGNALS, "timeout_seconds": SIGNALS_SECONDS})
+            await self._call("wait_for_events", (after,), {"kinds": SIGNALS, "timeout_seconds": SIGNALS_SECONDS})
 
     async def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._number += 1

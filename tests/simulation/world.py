@@ -240,7 +240,7 @@ class World:
     async def _watch_capacity(self) -> None:
         """Looks after every commit: a commit wakes everything that waits for changes."""
         changed = asyncio.Event()
-        self.store._changes._waiters[changed] = self.loop
+        self.store.changes.waiters[changed] = self.loop
         while True:
             await changed.wait()
             changed.clear()

@@ -79,7 +79,7 @@ def test_a_watch_that_is_left_early_is_closed(queue: qo.sync.Queue) -> None:
         assert event.kind == "queued"
         break
 
-    assert queue.asynchronous.follower._watchers == {}
+    assert queue.asynchronous.follower.watchers == {}
 
 
 def test_many_threads_use_one_queue(queue: qo.sync.Queue) -> None:

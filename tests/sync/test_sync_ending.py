@@ -156,7 +156,7 @@ def test_a_call_that_waits_while_its_queue_is_closed_is_told_so(queue: qo.sync.Q
     job = queue.submit("greet")
     with ThreadPoolExecutor(1) as thread:
         waits = thread.submit(queue.wait, job.id)
-        while not queue.asynchronous.follower._watchers:
+        while not queue.asynchronous.follower.watchers:
             time.sleep(0.001)
         queue.close()
 

@@ -83,7 +83,7 @@ async def idle(queue: Queue) -> None:
         if isinstance(queue.store, RedisStore):
             return bool(await queue.store.client.command("HLEN", f"{queue.store.client.prefix}idle_workers"))
         assert isinstance(queue.store, SQLiteStore)
-        return bool(queue.store._changes._waiters)
+        return bool(queue.store.changes.waiters)
 
     await until(waits)
     await asyncio.sleep(0.05)  # on SQLite, for the look that comes after it has begun to wait

@@ -147,9 +147,9 @@ def test_locks_that_were_held_when_it_was_forked_are_not_held_in_the_new_process
     job = queue.submit("greet", "ada")
     limiter, alone = qo.Limiter({"ollama": 1}, queue=queue.asynchronous), qo.Limiter({"ollama": 1})
     store: Any = queue.asynchronous.store
-    slots: Any = limiter._slots
-    of_limiters = [slots._groups, slots._requests, slots._thread, alone._slots]
-    owners: list[Any] = [store.client, store.client.availability, store._waking, *of_limiters]
+    slots: Any = limiter._slots  # noqa: SLF001 - its parts have locks, which no caller can hold
+    of_limiters = [slots._groups, slots._requests, slots._thread, alone._slots]  # noqa: SLF001 - the same
+    owners: list[Any] = [store.client, store.client.availability, store.waking, *of_limiters]
 
     def use_all() -> str:
         with limiter.acquire("ollama", timeout=PATIENCE_SECONDS), alone.acquire("ollama", timeout=PATIENCE_SECONDS):
@@ -159,7 +159,7 @@ def test_locks_that_were_held_when_it_was_forked_are_not_held_in_the_new_process
 
     with ExitStack() as held:
         for owner in owners:
-            held.enter_context(owner._lock)
+            held.enter_context(owner._lock)  # noqa: SLF001 - that these are held is the point
         assert in_fork(use_all) == "hello ada"
 
 

@@ -223,7 +223,7 @@ async def test_a_server_that_comes_back_with_another_password_ends_a_worker_that
             server.kill()
             run = asyncio.create_task(worker.run())
             await until(lambda: len(registering) >= 2)
-            server._lines.append("requirepass other")
+            server.config_lines.append("requirepass other")
             await asyncio.to_thread(server.start)
 
             with pytest.raises(StoreUnavailable, match="refused the login") as raised:

@@ -390,7 +390,7 @@ async def test_cron_entries_fire_while_workers_run(queue: qo.Queue, monkeypatch:
             reached.set()
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(cron, "_sleep_until", at_once)
+    monkeypatch.setattr(cron, "sleep_until", at_once)
     workers = [qo.Worker(queue, f"worker-{number}") for number in range(3)]
     runs: list[str] = []
     for worker in workers:

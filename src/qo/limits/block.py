@@ -119,7 +119,7 @@ class BlockInProcess(Block, eq=False):
         slots: SlotsInProcess = self._slots
         timeout = self._timeout
         lease = slots.enter_or_join(groups, timeout, self._priority, new_task_waiter)
-        if not lease._numbers:
+        if not lease.numbers:
             waiter: TaskWaiter = lease  # type: ignore[assignment]  # asking of a Struct what it is takes long
             try:
                 if timeout is not None:
@@ -128,7 +128,7 @@ class BlockInProcess(Block, eq=False):
             except BaseException:
                 slots.give_up(waiter)
                 raise
-            if not waiter._numbers:
+            if not waiter.numbers:
                 slots.take_last_chance(waiter, timeout)
         self._lease = lease
         return lease

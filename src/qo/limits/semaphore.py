@@ -53,18 +53,8 @@ class Semaphore:
         check_name(f"{kind}_id", owner)
         self.group = f"{kind}:{owner}"
         self.queue = queue
-        self._limit = Limit(group=self.group, slots=slots, source=Source.TIER)
-        self._limit_was_set = False
+        self._slots = _Slots(queue, Limit(group=self.group, slots=slots, source=Source.TIER))
         self._callers = callers_of(f"semaphore:{kind}", owner)
-        concurrency = queue.settings.concurrency
-        self._lease_ms = milliseconds(concurrency.semaphore_lease_duration_secs)
-        # From the length of a lease a store judges whether it was away too long to blame the holders. From an hour's
-        # lease alone it would end the leases of jobs that could not renew, so it gets one of the jobs' length first.
-        self._jobs_lease_ms = milliseconds(concurrency.default_lease_duration_secs)
-
-    @property
-    def _store(self) -> Store:
-        return self.queue.store_here
 
     async def acquire(self, holder: str, timeout: float = 0) -> bool:
         """Take a slot: at once, or when it is the holder's turn within `timeout` seconds. False: there was none.
@@ -77,9 +67,9 @@ class Semaphore:
         """
         caller = self._caller(holder)
         check_seconds("timeout", timeout)
-        if not self._limit_was_set:
-            await self._set_limit()
-        request = _Request(self, caller)
+        if not self._slots.limit_was_set:
+            await self._slots.set_limit()
+        request = _Request(self._slots, caller)
         try:
             return await request.wait(timeout) if timeout > 0 else await request.ask(wait=False)
         except (Exception, asyncio.CancelledError):
@@ -89,24 +79,24 @@ class Semaphore:
     async def release(self, holder: str) -> bool:
         """Give the holder's slot back. False: it had none, and nothing was changed."""
         caller = self._caller(holder)
-        token = await self._token_of(caller)
+        token = await self._slots.token_of(caller)
         if token is None:
             return False
         # By its token: without one, the holder's place in line would go too, and it may wait there in another process.
-        (released,) = await self._store.release([(caller, token)])
+        (released,) = await self._slots.store.release([(caller, token)])
         return released
 
     async def count(self) -> int:
         """The number of holders of this user or project, jobs included. A lease that has run out counts until the next
         `acquire`, `heartbeat` or `cleanup`, or until a worker looks."""
-        return (await self._store.groups([self.group]))[0].active
+        return (await self._slots.store.groups([self.group]))[0].active
 
     async def heartbeat(self, holder: str) -> bool:
         """Let the lease last for its full time from now. False: it is lost; stop the work, or acquire again."""
         caller = self._caller(holder)
-        await self._store.catch_up()
-        token = await self._token_of(caller)
-        return token is not None and await self._renew(caller, token)
+        await self._slots.store.catch_up()
+        token = await self._slots.token_of(caller)
+        return token is not None and await self._slots.renew(caller, token)
 
     async def cleanup(self) -> int:
         """End all leases that have run out, and return how many were of this user or project, jobs included.
@@ -114,26 +104,48 @@ class Semaphore:
         After the store was away, or unused for long, that time counts for no lease, so that its holder can renew it.
         Then this returns 0, and a later call ends the lease.
         """
-        return await end_expired(self._store, self.group)
-
-    async def _set_limit(self) -> None:
-        """Limit the group to what the tier gives, unless an operator or the configuration says otherwise."""
-        self.queue.warn_of_ignored(await self._store.set_limits([self._limit]))
-        self._limit_was_set = True
+        return await end_expired(self._slots.store, self.group)
 
     def _caller(self, holder: str) -> str:
         """The holder's name in the store: different from those of other semaphores and of limiters."""
         check_holder(holder)
         return self._callers + holder
 
-    async def _token_of(self, caller: str) -> str | None:
-        slots = (await self._store.groups([self.group]))[0].slots
+
+class _Slots:
+    """The slots of one user or project on the store. Callers are known by their names in the store."""
+
+    def __init__(self, queue: Queue, limit: Limit) -> None:
+        self.queue = queue
+        self.group = limit.group
+        self.limit_was_set = False
+        self._limit = limit
+        concurrency = queue.settings.concurrency
+        self.lease_ms = milliseconds(concurrency.semaphore_lease_duration_secs)
+        # From the length of a lease a store judges whether it was away too long to blame the holders. From an hour's
+        # lease alone it would end the leases of jobs that could not renew, so it gets one of the jobs' length first.
+        jobs_lease_ms = milliseconds(concurrency.default_lease_duration_secs)
+        self.first_lease_ms = max(1, min(jobs_lease_ms, self.lease_ms // 2))
+
+    @property
+    def store(self) -> Store:
+        return self.queue.store_here
+
+    async def set_limit(self) -> None:
+        """Limit the group to what the tier gives, unless an operator or the configuration says otherwise."""
+        self.queue.warn_of_ignored(await self.store.set_limits([self._limit]))
+        self.limit_was_set = True
+
+    async def token_of(self, caller: str) -> str | None:
+        """The token of the slot that the caller holds, if it holds one."""
+        slots = (await self.store.groups([self.group]))[0].slots
         # A job may have the same id, but a job always has a worker.
         return next((slot.token for slot in slots if slot.holder == caller and slot.worker_id is None), None)
 
-    async def _renew(self, caller: str, token: str) -> bool:
-        renewal = Renewal(holder=caller, token=token, lease_ms=self._lease_ms)
-        (held,) = (await self._store.renew([renewal])).held
+    async def renew(self, caller: str, token: str) -> bool:
+        """Let the lease last for its full time from now. False: it is lost."""
+        renewal = Renewal(holder=caller, token=token, lease_ms=self.lease_ms)
+        (held,) = (await self.store.renew([renewal])).held
         return not held.lost
 
 
@@ -144,13 +156,11 @@ class _Request:
     behind by a process that died before it renewed. It is renewed to the full length at once.
     """
 
-    def __init__(self, semaphore: Semaphore, caller: str) -> None:
-        self._semaphore = semaphore
-        self._store = semaphore._store
+    def __init__(self, slots: _Slots, caller: str) -> None:
+        self._slots = slots
+        self._store = slots.store
         self._caller = caller
-        self._lease_ms = semaphore._lease_ms
-        self._first_lease_ms = max(1, min(semaphore._jobs_lease_ms, self._lease_ms // 2))
-        self._wait_ms = milliseconds(semaphore.queue.settings.limiter.waiter_alive_secs)
+        self._wait_ms = milliseconds(slots.queue.settings.limiter.waiter_alive_secs)
         self._taken: str | None = None
 
     async def wait(self, seconds: float) -> bool:
@@ -178,11 +188,11 @@ class _Request:
             if not self._is_new(grant):
                 return True
             self._taken = grant.token
-            if self._semaphore.group in grant.slots:
-                return await to_its_end(self._semaphore._renew(self._caller, grant.token))
+            if self._slots.group in grant.slots:
+                return await to_its_end(self._slots.renew(self._caller, grant.token))
             # Granted without a limit: retention removes the limit of an unused group, perhaps just now.
             await to_its_end(self._store.release([(self._caller, grant.token)]))
-            await self._semaphore._set_limit()
+            await self._slots.set_limit()
 
     async def undo(self) -> None:
         """Give back what this call took, and keep what the holder had before."""
@@ -193,7 +203,7 @@ class _Request:
 
     async def _ask_once(self, *, wait_ms: int) -> Grant:
         ticket = Ticket(
-            holder=self._caller, groups=(self._semaphore.group,), lease_ms=self._first_lease_ms, wait_ms=wait_ms
+            holder=self._caller, groups=(self._slots.group,), lease_ms=self._slots.first_lease_ms, wait_ms=wait_ms
         )
         (grant,) = await to_its_end(self._store.acquire([ticket]))
         return grant
@@ -204,7 +214,7 @@ class _Request:
         assert grant.expires_at is not None
         # A token is the time at which it was drawn, in microseconds of the store's clock, or a little later.
         given_ms = grant.expires_at.timestamp() * 1000 - int(grant.token) / 1000
-        return given_ms < self._lease_ms * FULL_SHARE
+        return given_ms < self._slots.lease_ms * FULL_SHARE
 
     @asynccontextmanager
     async def _listening(self) -> AsyncGenerator[asyncio.Event]:
@@ -214,7 +224,7 @@ class _Request:
 
         async def listen() -> None:
             # The queue's one reader serves all waiting callers, so a process reads a busy feed once.
-            async with aclosing(self._semaphore.queue.follower.follow(self._caller, after=cursor)) as events:
+            async with aclosing(self._slots.queue.follower.follow(self._caller, after=cursor)) as events:
                 async for _ in events:
                     heard.set()
 

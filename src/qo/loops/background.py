@@ -56,3 +56,11 @@ class LoopThread:
             # A store may have connections in this loop, which end with their generators.
             self.loop.run_until_complete(self.loop.shutdown_asyncgens())
             self.loop.close()
+
+
+def runs_in(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs in this event loop, and so must not block until something happens in it."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:  # a thread without an event loop
+        return False

@@ -39,7 +39,7 @@ class Notifier:
         clock: Callable[[], datetime] = system_now,
     ) -> None:
         """Raises `SettingsError` for a channel that is half configured, or has no usable address."""
-        self._channels = _configured_channels(settings, clock)
+        self.channels = _configured_channels(settings, clock)
         self._attempts = settings.attempts
         self._timeout_secs = settings.timeout_secs
         self._sleep = sleep
@@ -50,7 +50,7 @@ class Notifier:
         A receiver may get a notice twice, for instance when its answer was lost; both have the same `notice.id`.
         Cancelling cuts the connections.
         """
-        await asyncio.gather(*(self._deliver(channel, notice) for channel in self._channels))
+        await asyncio.gather(*(self._deliver(channel, notice) for channel in self.channels))
 
     async def _deliver(self, channel: Channel, notice: Notice) -> None:
         try:

@@ -78,9 +78,11 @@ class Estimator:
         self._refreshing: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._wanted_until = 0.0
-        self._wanted = asyncio.Event()
+        self.wanted = asyncio.Event()
+        """Set while estimates are kept fresh."""
         self._cursor: int | None = None
-        self._promises: dict[str, Promise] = {}
+        self.promises: dict[str, Promise] = {}
+        """The first estimate of each job in line, by its id."""
         self._errors: dict[str, tuple[float, ...]] = {}
         """By task, how wrong earlier estimates were, as read from the store."""
         self._ranges: dict[str, Multipliers] = {}
@@ -203,15 +205,15 @@ class Estimator:
         await repeat(self._refresh_if_wanted, pause=lambda: self._every_seconds, trouble=trouble)
 
     async def _refresh_if_wanted(self) -> None:
-        await self._wanted.wait()
+        await self.wanted.wait()
         if self._now() > self._wanted_until:
-            self._wanted.clear()
+            self.wanted.clear()
         elif self._age() >= self._every_seconds / 2:  # else a caller has just refreshed them
             await self.refresh()
 
     def _want(self) -> None:
         self._wanted_until = self._now() + WANTED_FOR_SECONDS
-        self._wanted.set()
+        self.wanted.set()
 
     def _age(self) -> float:
         # A clock that was set back must not keep an old forecast fresh.
@@ -253,7 +255,7 @@ class Estimator:
         self._learn_ranges()
         forecast = forecast_line(situation, self._settings)
         # A job that left the line without having started is forgotten.
-        promises = {job_id: promise for job_id, promise in self._promises.items() if job_id in forecast.ranks}
+        promises = {job_id: promise for job_id, promise in self.promises.items() if job_id in forecast.ranks}
         if forecast.has_data:
             for job_id, rank in forecast.ranks.items():
                 if job_id not in promises and forecast.starts[rank] != NEVER:
@@ -264,7 +266,7 @@ class Estimator:
                         forecast.margin_seconds,
                         self._ranges[forecast.tasks[rank]],
                     )
-        self._promises = promises
+        self.promises = promises
         return forecast
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -307,7 +309,7 @@ class Estimator:
         """Record how wrong the first estimates of these started jobs were."""
         wrong: dict[str, list[float]] = defaultdict(list)
         for job_id, started_at in starts.items():
-            promise = self._promises.pop(job_id, None)
+            promise = self.promises.pop(job_id, None)
             if promise is not None:
                 right = multiplier(
                     promised_seconds=promise.seconds,

@@ -35,7 +35,8 @@ class Follower:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._watchers: dict[str, set[Inbox]] = {}
+        self.watchers: dict[str, set[Inbox]] = {}
+        """The inboxes of all watchers, by subject. A subject that nobody watches is not in it."""
         self._reading = asyncio.Lock()
         self._cursor = 0
         self._task: asyncio.Task[None] | None = None
@@ -48,7 +49,7 @@ class Follower:
         Other items that are put into a given `inbox` come in between.
         """
         inbox = asyncio.Queue() if inbox is None else inbox
-        self._watchers.setdefault(subject, set()).add(inbox)
+        self.watchers.setdefault(subject, set()).add(inbox)
         try:
             # From here on every new read looks for this subject. A read that began earlier does not: the events that
             # it passes over are found by the first read below, which therefore waits for it.
@@ -82,11 +83,11 @@ class Follower:
             self._task = asyncio.create_task(self._read_on(), name="qo-feed")
 
     def _leave(self, subject: str, inbox: Inbox) -> None:
-        watchers = self._watchers[subject]
+        watchers = self.watchers[subject]
         watchers.discard(inbox)
         if not watchers:
-            del self._watchers[subject]
-        if not self._watchers and self._task is not None:
+            del self.watchers[subject]
+        if not self.watchers and self._task is not None:
             self._task.cancel()
             self._task = None
 
@@ -101,12 +102,12 @@ class Follower:
             await self._read()
 
     async def _read(self) -> None:
-        feed = await self._store.events(self._cursor, subjects=list(self._watchers), limit=PAGE)
+        feed = await self._store.events(self._cursor, subjects=list(self.watchers), limit=PAGE)
         self._cursor = feed.cursor
         if feed.reset:
-            for watchers in self._watchers.values():
+            for watchers in self.watchers.values():
                 for inbox in watchers:
                     inbox.put_nowait(RESET)
         for event in feed.events:
-            for inbox in self._watchers.get(event.subject, ()):
+            for inbox in self.watchers.get(event.subject, ()):
                 inbox.put_nowait(event)

@@ -14,6 +14,7 @@ import msgspec
 
 from qo.errors import InvalidValue, WrongEventLoop
 from qo.job import Job, Progress
+from qo.loops.background import runs_in
 from qo.policy.admission import milliseconds
 from qo.policy.json_value import encode_json
 from qo.policy.stages import check_stage
@@ -190,7 +191,7 @@ class ThreadContext:
             yield self._wait(_next(numbers))
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is self._loop:
+        if runs_in(self._loop):
             work.close()
             raise WrongEventLoop(
                 "The context of a plain function was used in the worker's event loop, where it would wait for itself "

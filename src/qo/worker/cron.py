@@ -69,7 +69,7 @@ async def fire(entry: CronEntry, queue: Queue, store_time: StoreTime) -> None:
     async def submit_next() -> None:
         nonlocal seen
         tick = entry.tick_after(seen)
-        await _sleep_until(tick, store_time)
+        await sleep_until(tick, store_time)
         seen = tick
         await submit_tick(entry, tick, queue)
 
@@ -77,7 +77,7 @@ async def fire(entry: CronEntry, queue: Queue, store_time: StoreTime) -> None:
     await repeat(submit_next, pause=lambda: 0.0, trouble=trouble, retry_seconds=SLEEP_AT_MOST_SECONDS)
 
 
-async def _sleep_until(tick: datetime, store_time: StoreTime) -> None:
+async def sleep_until(tick: datetime, store_time: StoreTime) -> None:
     while (wait := (tick - store_time.now()).total_seconds()) > 0:  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(min(wait, SLEEP_AT_MOST_SECONDS))
 

@@ -45,12 +45,12 @@ NOW = MIDNIGHT + 10 * HOUR
 
 BROKEN = JobError(message="It broke.")
 
-_fresh = count(1)
+fresh_numbers = count(1)
 _STEPS_AT_MOST = 20_000
 
 
 def fresh_id(prefix: str) -> str:
-    return f"{prefix}-{next(_fresh)}"
+    return f"{prefix}-{next(fresh_numbers)}"
 
 
 def at(store: Store, now: int | None) -> Store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -47,15 +47,21 @@ class Place:
     prefix: str
 
     async def slots(
-        self, clock: Clock | None = None, *, through: Proxy | None = None, request_seconds: float = 10.0
+        self,
+        clock: Clock | None = None,
+        *,
+        through: Proxy | None = None,
+        request_seconds: float = 10.0,
+        sleep: Callable[[float], Awaitable[None]] | None = None,
     ) -> BucketSlots:
+        """`sleep` is called for the pause between two attempts, instead of the clock's."""
         clock = clock or Clock()
         port = through.port if through else self.server.port
         return await BucketSlots.open(
             bucket_url(port, self.prefix),
             clock=clock,
             wall_clock=clock.wall,
-            sleep=clock.sleep,
+            sleep=sleep or clock.sleep,
             request_seconds=request_seconds,
         )
 
@@ -88,10 +94,19 @@ async def holders(slots: BucketSlots, group: str = "api") -> list[str]:
 
 def objects_at(port: int, prefix: str) -> dict[str, bytes]:
     """All objects below a prefix, as another program sees them."""
-    bucket = S3Store(
+    bucket = _bucket_at(port)
+    keys = [each["path"] for each in obstore.list(bucket, prefix).collect()]
+    return {key.removeprefix(f"{prefix}/"): bytes(obstore.get(bucket, key).bytes()) for key in keys}
+
+
+def put_object(place: Place, key: str, body: bytes) -> None:
+    """Write an object below the prefix, as another program does."""
+    obstore.put(_bucket_at(place.server.port), f"{place.prefix}/{key}", body, mode="create")
+
+
+def _bucket_at(port: int) -> S3Store:
+    return S3Store(
         BUCKET,
         config={"endpoint": f"http://127.0.0.1:{port}", "access_key_id": "x", "secret_access_key": "x"},
         client_options={"allow_http": True},
     )
-    keys = [each["path"] for each in obstore.list(bucket, prefix).collect()]
-    return {key.removeprefix(f"{prefix}/"): bytes(obstore.get(bucket, key).bytes()) for key in keys}

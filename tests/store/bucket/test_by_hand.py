@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from qo.errors import InvalidValue, LeaseAlive, SlotNotFound
 from qo.store.bucket import BucketSlots
+from qo.store.bucket.holdings import Holdings
 from qo.store.bucket.keys import encoded, name_of
 from tests.store.bucket.proxy import Proxy
 from tests.store.bucket.staging import (
@@ -120,16 +121,16 @@ async def test_one_who_renews_at_that_very_moment_loses_its_slot_all_the_same(
 ) -> None:
     holder, operator = await place.slots(), await place.slots()
     await acquire(holder)
-    free = operator._holdings.free_as_seen
+    free = Holdings.free_as_seen
     written: list[bool] = []
 
-    async def free_after_a_renewal(*args: Any) -> bool:
+    async def free_after_a_renewal(holdings: Holdings, *args: Any) -> bool:
         if not written:
             assert await holder.renew("api", 0, "h")
-        written.append(await free(*args))
+        written.append(await free(holdings, *args))
         return written[-1]
 
-    monkeypatch.setattr(operator._holdings, "free_as_seen", free_after_a_renewal)
+    monkeypatch.setattr(Holdings, "free_as_seen", free_after_a_renewal)
 
     assert await operator.release_slot("api", 0, force=True) == "h"
     assert written == [False, True]

@@ -154,15 +154,14 @@ async def test_a_lost_lease_can_still_be_given_back_early(place: Place) -> None:
 async def test_the_deadline_counts_from_before_the_write_was_sent(place: Place, proxy: Proxy) -> None:
     """The first attempt may be the one that arrived, so later attempts do not move it."""
     clock = Clock()
-    slots = await place.slots(clock, through=proxy)
-    await acquire(slots)
-    clock.elapsed += 100
-    sent_at = clock.elapsed
 
     async def slow_pause(seconds: float) -> None:
         clock.elapsed += 20
 
-    slots._objects._sleep = slow_pause
+    slots = await place.slots(clock, through=proxy, sleep=slow_pause)
+    await acquire(slots)
+    clock.elapsed += 100
+    sent_at = clock.elapsed
     proxy.plan("PUT", refused(500), refused(500))
     assert await slots.renew("api", 0, "h")
 
@@ -172,12 +171,11 @@ async def test_the_deadline_counts_from_before_the_write_was_sent(place: Place, 
 
 async def test_a_write_that_took_longer_than_the_lease_gives_none(place: Place, proxy: Proxy) -> None:
     clock = Clock()
-    slots = await place.slots(clock, through=proxy)
 
     async def endless_pause(seconds: float) -> None:
         clock.elapsed += LEASE
 
-    slots._objects._sleep = endless_pause
+    slots = await place.slots(clock, through=proxy, sleep=endless_pause)
     proxy.plan("PUT", refused(500))
 
     assert await acquire(slots) is None

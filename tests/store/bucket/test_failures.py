@@ -81,15 +81,15 @@ async def test_reads_and_listings_are_tried_again(place: Place, proxy: Proxy, fa
 
 async def test_a_write_taken_for_failed_by_a_rival_is_not_taken_for_ones_own(place: Place, proxy: Proxy) -> None:
     """A 500 for a write that never arrived, and a rival's write in its place."""
-    slots, rival = await place.slots(through=proxy), await place.slots()
-    asked = asyncio.Event()
-    proxy.plan("PUT", arrives_late(asked))
-    proxy.plan("GET", refused(503))
+    rival = await place.slots()
 
     async def rival_comes_in_the_pause(seconds: float) -> None:
         await acquire(rival, "rival")
 
-    slots._objects._sleep = rival_comes_in_the_pause
+    slots = await place.slots(through=proxy, sleep=rival_comes_in_the_pause)
+    asked = asyncio.Event()
+    proxy.plan("PUT", arrives_late(asked))
+    proxy.plan("GET", refused(503))
 
     assert await acquire(slots) is None
     asked.set()

@@ -23,6 +23,7 @@ from tests.store.bucket.staging import (
     objects_at,
     place_fixture,
     proxy_fixture,
+    put_object,
     slots_fixture,
 )
 
@@ -359,7 +360,7 @@ async def test_one_prefix_sees_nothing_of_another(place: Place) -> None:
 
 async def test_an_object_that_is_not_qos_is_named_and_left_alone(place: Place) -> None:
     slots = await place.slots()
-    await slots._objects.write("concurrency/api/slots/0", b"not json", expected=None)
+    put_object(place, "concurrency/api/slots/0", b"not json")
 
     with pytest.raises(StoreUnavailable, match="concurrency/api/slots/0"):
         await acquire(slots)
@@ -370,7 +371,7 @@ async def test_an_object_that_is_not_qos_is_named_and_left_alone(place: Place) -
 async def test_other_objects_beside_the_slots_are_passed_by(place: Place) -> None:
     slots = await place.slots()
     for key in ("concurrency/api/slots/01", "concurrency/api/slots/notes.txt", "concurrency/api/readme"):
-        await slots._objects.write(key, b"?", expected=None)
+        put_object(place, key, b"?")
 
     assert await acquire(slots) == 0
 

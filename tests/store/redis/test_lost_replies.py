@@ -66,12 +66,12 @@ def test_every_operation_that_writes_has_a_case() -> None:
 async def test_an_operation_whose_reply_got_lost_has_one_effect_and_the_same_answer(
     name: str, kind: Kind, losses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(harness, "_fresh", count(1))
+    monkeypatch.setattr(harness, "fresh_numbers", count(1))
     expected = await play(name, kind, losses=0)
     if name in NOTICED:
         NOTICED[name](expected, losses)
 
-    monkeypatch.setattr(harness, "_fresh", count(1))  # so that claims have the same ids
+    monkeypatch.setattr(harness, "fresh_numbers", count(1))  # so that claims have the same ids
     actual = await play(name, kind, losses=losses)
 
     assert list(differences_between(expected, actual, name)) == []

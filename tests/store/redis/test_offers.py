@@ -278,7 +278,7 @@ async def test_no_job_is_claimed_for_the_offer_of_a_worker_whose_name_another_ha
         pass
     await store.register(msgspec.structs.replace(dead, instance="new", replaces="dead"))
 
-    async with store._waking.listen(f"{store.client.prefix}wake:w1"):
+    async with store.waking.listen(f"{store.client.prefix}wake:w1"):
         await submit(store, "a", now=None)
 
     assert (await store.job("a")).state is State.QUEUED
@@ -376,7 +376,7 @@ async def nobody_listens(store: RedisStore, worker: str) -> bool:
 async def test_a_message_for_an_older_offer_only_wakes(store: RedisStore) -> None:
     """Its job was answered by the claim id already, so whoever starts it now would start it twice."""
     channel = f"{store.client.prefix}wake:w1"
-    async with store._waking.listen(channel) as listening:
+    async with store.waking.listen(channel) as listening:
         async with offering(store) as waiting:
             await submit(store, "a", now=None)
             assert jobs_of(await waiting) == ["a"]

@@ -133,7 +133,7 @@ def test_a_url_names_sentinels_a_login_and_a_database() -> None:
     client = Client(
         "redis+sentinel://qo:p%40ss@10.0.0.5,sentinel-2:5000,[::1]/main/3?sentinel_user=u&sentinel_password=s"
     )
-    sentinels = client.nodes._sentinels
+    sentinels = client.nodes.sentinels
     assert sentinels is not None
     assert str(sentinels) == "10.0.0.5:26379, sentinel-2:5000, [::1]:26379"
     assert {(each.user, each.password, each.database) for each in sentinels.addresses} == {("u", "s", 0)}

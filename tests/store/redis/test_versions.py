@@ -51,7 +51,7 @@ async def test_only_the_namespace_of_a_newer_qo_is_refused() -> None:
     store = await RedisStore.open(url, namespace=mine)
     again = await RedisStore.open(url, namespace=mine)
 
-    assert await store._command("GET", "schema") == str(SCHEMA).encode()
+    assert await store.client.command("GET", f"{store.client.prefix}schema") == str(SCHEMA).encode()
     assert (await again.line(limit=0)).queued == 0
     for opened in (newer, store, again):
         await opened.client.command("DEL", f"{opened.client.prefix}schema")

@@ -39,10 +39,10 @@ class Idle:
             call = self._store.wait_for_work(worker=worker, tasks=tasks, timeout_seconds=LONG_SECONDS)
             self._calls[worker] = asyncio.create_task(call)
         async with asyncio.timeout(LONG_SECONDS):
-            while await self._put_down() < len(self._calls):  # noqa: ASYNC110 - the server does not tell
+            while await self.put_down() < len(self._calls):  # noqa: ASYNC110 - the server does not tell
                 await asyncio.sleep(0.005)
 
-    async def _put_down(self) -> int:
+    async def put_down(self) -> int:
         count: int = await self._store.client.command("HLEN", f"{self._store.client.prefix}idle_workers")
         return count
 
@@ -51,7 +51,7 @@ class Idle:
         for _, ended in zip(range(expected), asyncio.as_completed(self._calls.values()), strict=False):
             await ended
         # Messages come in the order in which they were published, so one sent now comes behind any other.
-        async with self._store._waking.listen("last") as last:
+        async with self._store.waking.listen("last") as last:
             await self._store.client.command("SPUBLISH", "last", "")
             assert await last.message(LONG_SECONDS) is not None
         woken = [worker for worker, call in self._calls.items() if call.done()]
@@ -91,7 +91,7 @@ async def test_a_job_that_is_parked_wakes_nobody_and_its_freed_slot_wakes_one(st
     (lease,) = (await store.claim(worker="busy", tasks=["work"], places=1, lease_ms=LEASE_MS, claim_id="c")).leases
     await idle.wait(*WORKERS)
     await store.submit(jobs("b", "c", groups=("hot",)))
-    assert await idle._put_down() == len(WORKERS)
+    assert await idle.put_down() == len(WORKERS)
     await store.finish([Outcome(job_id="a", token=lease.token, state=State.SUCCEEDED)])
 
     assert len(await idle.woken(1)) == 1

@@ -181,7 +181,7 @@ async def test_a_server_that_falls_silent_is_noticed(monkeypatch: pytest.MonkeyP
             waking.listen("channel") as listening,
         ):
             with frozen(server):
-                await eventually(lambda: waking.ear_of_this_loop()._trouble is not None)
+                await eventually(lambda: waking.ear_of_this_loop().trouble is not None)
             assert await listening.message(EXPECTED_SECONDS) is not None
 
 

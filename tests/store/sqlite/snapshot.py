@@ -24,7 +24,7 @@ TICKETS = """
 
 
 async def snapshot(store: SQLiteStore) -> dict[str, Any]:
-    return await store._read(_snapshot)
+    return await store.read(_snapshot)
 
 
 def _snapshot(db: apsw.Connection) -> dict[str, Any]:

@@ -121,7 +121,7 @@ async def test_an_operations_time_is_read_when_it_runs_and_not_when_it_is_called
         begun.set()
         assert go_on.wait(20)
 
-    blocked = asyncio.create_task(store._writer.call(busy))
+    blocked = asyncio.create_task(store.writer.call(busy))
     await asyncio.to_thread(begun.wait, 20)
     submitting = asyncio.create_task(submit(store, "a", now=None))
     await asyncio.sleep(0)  # the call is made, and waits behind the other
@@ -376,7 +376,7 @@ async def test_a_refused_submit_and_an_accepted_one_say_so(store: SQLiteStore) -
 
 
 async def test_a_row_in_memory_has_a_field_for_each_column_of_the_table(store: SQLiteStore) -> None:
-    columns = await store._read(lambda db: [str(row[1]) for row in db.execute("PRAGMA table_info(job)").fetchall()])
+    columns = await store.read(lambda db: [str(row[1]) for row in db.execute("PRAGMA table_info(job)").fetchall()])
 
     assert sorted(columns) == sorted(JobRow.__struct_fields__)
 

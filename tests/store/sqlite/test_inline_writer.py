@@ -67,7 +67,7 @@ async def test_an_operation_that_fails_changes_nothing_and_the_next_one_works(st
 
     await store.submit([submission(id="a")])
     with pytest.raises(ValueError, match="in the middle"):
-        await store._writer.call(half)
+        await store.writer.call(half)
 
     assert [job.id for job in (await store.jobs()).jobs] == ["a"]
 
@@ -91,15 +91,15 @@ async def test_a_renewal_comes_before_the_next_call_of_a_busy_thread(store: SQLi
         renewal_waits.wait(10)
 
     async def busy() -> None:
-        await store._writer.call(first)
-        await store._writer.call(lambda db: order.append("next"))
+        await store.writer.call(first)
+        await store.writer.call(lambda db: order.append("next"))
 
     async def renew() -> None:
-        await store._writer.call(lambda db: order.append("renewal"), urgent=True)
+        await store.writer.call(lambda db: order.append("renewal"), urgent=True)
 
     def seen_waiting() -> None:
-        assert isinstance(store._writer, InlineWriter)
-        while not store._writer._urgent:
+        assert isinstance(store.writer, InlineWriter)
+        while not store.writer.urgent_waiters:
             pass
         renewal_waits.set()
 

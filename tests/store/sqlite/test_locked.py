@@ -151,7 +151,7 @@ async def test_what_a_killed_process_had_not_committed_is_undone_and_the_others_
         async with asyncio.timeout(PATIENCE_SECONDS):
             await waiting
 
-    left = await store._read(lambda db: db.execute("SELECT count(*) FROM counter WHERE name = 'half done'").get)
+    left = await store.read(lambda db: db.execute("SELECT count(*) FROM counter WHERE name = 'half done'").get)
     assert left == 0
 
 
@@ -169,13 +169,13 @@ async def test_opening_a_file_of_an_older_schema_names_the_process_too(path: str
 
 
 async def test_a_store_is_closed_soon_although_another_process_is_stopped(
-    store: SQLiteStore, path: str, monkeypatch: pytest.MonkeyPatch
+    store: SQLiteStore, path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_trouble, "CLOSING_SECONDS", 0.1)
     monkeypatch.setattr(file_trouble, "WARN_SECONDS", 0.05)
     with frozen(path):
         waiting = asyncio.create_task(store.submit([submission("a")]))
-        await until(lambda: store._trouble._told is not None)
+        await until(lambda: bool(warnings_in(caplog)))
         async with asyncio.timeout(5):
             await store.close()
 
@@ -296,12 +296,12 @@ async def test_a_full_disk_is_called_so_and_logged_once_and_once_when_it_is_over
     store: SQLiteStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await submit(store, "before")
-    pages = await store._writer.call(lambda db: db.pragma("page_count"))
-    await store._writer.call(lambda db: db.pragma("max_page_count", pages))
+    pages = await store.writer.call(lambda db: db.pragma("page_count"))
+    await store.writer.call(lambda db: db.pragma("max_page_count", pages))
     for _ in range(2):
         with pytest.raises(StoreAway, match=r"the disk of .* is full, nothing was changed\. Free space there"):
             await store.submit([submission("a", payload=b'"' + b"x" * 1_000_000 + b'"')])
-    await store._writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
+    await store.writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
     await submit(store, "after")
 
     assert (await store.line(limit=0)).queued == 2
@@ -360,6 +360,6 @@ async def test_a_read_that_fails_is_told_in_a_sentence(store: SQLiteStore) -> No
         raise apsw.IOError("disk I/O error")
 
     with pytest.raises(StoreAway, match="nothing was read"):
-        await store._read(fail)
+        await store.read(fail)
     with pytest.raises(StoreAway, match="nothing was read"):
-        await store._look(fail)
+        await store.look(fail)

@@ -42,7 +42,7 @@ class Gate:
 
 async def held_writer(store: SQLiteStore) -> tuple[Gate, asyncio.Task[None]]:
     gate = Gate()
-    task = asyncio.create_task(store._writer.call(gate))
+    task = asyncio.create_task(store.writer.call(gate))
     assert await asyncio.to_thread(gate.reached.wait, 30)
     return gate, task
 
@@ -80,7 +80,7 @@ async def test_the_line_is_read_from_its_index_and_no_further_than_asked(store: 
                 db.set_progress_handler(None)
             return steps
 
-        return await store._read(read)
+        return await store.read(read)
 
     assert await steps_taken(10) < 1000
     assert await steps_taken(100) < 11 * await steps_taken(10)
@@ -93,7 +93,7 @@ async def test_operations_that_gather_meanwhile_share_one_commit(store: SQLiteSt
         commits.append(1)
         return False  # let it be a commit
 
-    await store._writer.call(lambda db: db.set_commit_hook(note_commit))
+    await store.writer.call(lambda db: db.set_commit_hook(note_commit))
     gate, held = await held_writer(store)
     waiting = [asyncio.create_task(submit(store, f"job-{number}")) for number in range(40)]
     await asyncio.sleep(0)
@@ -174,13 +174,13 @@ async def test_a_caller_that_gives_up_waiting_disturbs_nobody(store: SQLiteStore
 
 async def test_a_disk_that_takes_no_more_fails_the_operations_and_changes_nothing(store: SQLiteStore) -> None:
     await submit(store, "before")
-    pages = await store._writer.call(lambda db: db.pragma("page_count"))
-    await store._writer.call(lambda db: db.pragma("max_page_count", pages))
+    pages = await store.writer.call(lambda db: db.pragma("page_count"))
+    await store.writer.call(lambda db: db.pragma("max_page_count", pages))
 
     with pytest.raises(StoreUnavailable, match="nothing was changed"):
         await store.submit([submission(f"job-{number}", payload=b'"' + b"x" * 4000 + b'"') for number in range(200)])
 
-    await store._writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
+    await store.writer.call(lambda db: db.pragma("max_page_count", 1_000_000))
     await submit(store, "after")
     assert [job.id for job in (await store.jobs()).jobs] == ["before", "after"]
 
@@ -190,13 +190,13 @@ async def test_the_writer_lives_on_after_a_commit_that_failed_in_whatever_way(st
         raise RuntimeError("not a database error at all")
 
     with pytest.raises(StoreUnavailable, match="nothing was changed"):
-        await store._writer.call(lambda db: db.set_commit_hook(broken_hook))
+        await store.writer.call(lambda db: db.set_commit_hook(broken_hook))
     with pytest.raises(StoreUnavailable, match="nothing was changed"):
         await submit(store, "refused")
 
     def mend(db: apsw.Connection) -> None:
         db.set_commit_hook(None)
 
-    await store._writer.call(mend)
+    await store.writer.call(mend)
     await submit(store, "accepted")
     assert [job.id for job in (await store.jobs()).jobs] == ["accepted"]

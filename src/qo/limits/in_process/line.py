@@ -92,12 +92,15 @@ class Line:
 
 
 class LeaseInProcess(msgspec.Struct, eq=False):
-    """A slot in every limited group that was asked for. It cannot be lost: it ends with its block."""
+    """A slot in every limited group that was asked for. It cannot be lost: it ends with its block.
 
-    _line: Line
-    _limited: tuple[bool, ...]
-    _numbers: list[int]
-    _token: int
+    Users get it as a `Lease`, which has none of these fields.
+    """
+
+    line: Line
+    limited: tuple[bool, ...]
+    numbers: list[int]
+    token_number: int
 
     @property
     def lost(self) -> bool:
@@ -107,16 +110,16 @@ class LeaseInProcess(msgspec.Struct, eq=False):
     @property
     def token(self) -> str:
         """Greater than any earlier token, also of this program before it was restarted."""
-        return str(self._token)
+        return str(self.token_number)
 
     @property
     def slots(self) -> dict[str, int]:
         """The lowest number that was free, by group; without the groups that had no limit."""
-        held = zip(self._line.groups, self._numbers, self._limited, strict=False)  # a waiter has no numbers yet
+        held = zip(self.line.groups, self.numbers, self.limited, strict=False)  # a waiter has no numbers yet
         return {group.name: number for group, number, limited in held if limited}
 
     def __repr__(self) -> str:
-        return f"<lease {self._token} of slots {self.slots}>"
+        return f"<lease {self.token_number} of slots {self.slots}>"
 
 
 class Waiting(LeaseInProcess, eq=False):

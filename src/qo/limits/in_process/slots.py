@@ -73,7 +73,7 @@ class SlotsInProcess:
     def enter(self, groups: tuple[str, ...], timeout: float | None, priority: int) -> LeaseInProcess:
         """A slot in every group, now or when it is the thread's turn. Raises `Timeout` after so many seconds."""
         lease = self.enter_or_join(groups, timeout, priority, new_thread_waiter)
-        if lease._numbers:
+        if lease.numbers:
             return lease
         waiter: ThreadWaiter = lease  # type: ignore[assignment]  # asking of a Struct what it is takes long
         try:
@@ -81,7 +81,7 @@ class SlotsInProcess:
         except BaseException:
             self.give_up(waiter)
             raise
-        if not waiter._numbers:
+        if not waiter.numbers:
             self.take_last_chance(waiter, timeout)
         return waiter
 
@@ -119,9 +119,9 @@ class SlotsInProcess:
         """The time is up. A slot that came in this very moment is kept; otherwise raises `Timeout`."""
         with self._lock:
             let_in = self._carry_out_leaves()
-            full = waiter._line.parked_at
+            full = waiter.line.parked_at
             refused = None
-            if not waiter._numbers:
+            if not waiter.numbers:
                 assert full is not None
                 waiter.gave_up = True
                 self._remove(waiter)
@@ -145,8 +145,8 @@ class SlotsInProcess:
             return DONE
         # The same without the detour, for the usual case that no other thread has the lock.
         try:
-            next_one = self._pass_on(lease) if lease._line.waiters else None
-            let_in = self._hand_over(lease._line.groups) if next_one is None and self._give_back(lease) else None
+            next_one = self._pass_on(lease) if lease.line.waiters else None
+            let_in = self._hand_over(lease.line.groups) if next_one is None and self._give_back(lease) else None
         finally:
             self._lock.release()
         if next_one is not None:
@@ -230,22 +230,22 @@ class SlotsInProcess:
         That is so when the first waiter parked at these groups is in the line that the lease came from. With the slots
         taken again, no group has more room than before, and no other waiter can go.
         """
-        line = lease._line
+        line = lease.line
         key = line.waiters[0].key
         for group in line.groups:
             # A smaller key is that of another line, or of a waiter that was first in this line and has left.
             if group.active > group.limit or (group.parked and group.parked[0][0] < key):
                 return None
             # The number is looked up only where it matters: pairing all numbers with their groups takes twice as long.
-            if group.free_numbers and group.free_numbers[0] < lease._numbers[line.groups.index(group)]:
+            if group.free_numbers and group.free_numbers[0] < lease.numbers[line.groups.index(group)]:
                 return None
         self._last_token += 1
-        return self._let_in(line, lease._numbers)
+        return self._let_in(line, lease.numbers)
 
     def _give_back(self, lease: LeaseInProcess) -> bool:
         """Whether a line is parked at one of the groups."""
         is_parked = False
-        for group, number in zip(lease._line.groups, lease._numbers):  # noqa: B905 - `strict` takes as long as the loop
+        for group, number in zip(lease.line.groups, lease.numbers):  # noqa: B905 - `strict` takes as long as the loop
             group.active = active = group.active - 1
             if number != active or group.free_numbers:
                 if active:
@@ -285,10 +285,10 @@ class SlotsInProcess:
 
     def _remove(self, waiter: Waiter) -> None:
         """Out of the line. Its line stays parked, under a key that is now too small if this was the first."""
-        group = waiter._line.parked_at
+        group = waiter.line.parked_at
         assert group is not None
         group.waiting -= 1
-        waiter._line.drop(waiter)
+        waiter.line.drop(waiter)
         self._count_wait(waiter)
 
     def _count_wait(self, waiter: Waiter) -> None:
@@ -307,11 +307,11 @@ class SlotsInProcess:
                 if lease.gave_up:
                     continue
                 lease.gave_up = True
-                if not lease._numbers:
+                if not lease.numbers:
                     self._remove(lease)
                     continue
             if self._give_back(lease):
-                freed.update(dict.fromkeys(lease._line.groups))
+                freed.update(dict.fromkeys(lease.line.groups))
         return self._hand_over(freed) if freed else []
 
     def _hand_over(self, groups: Collection[Group]) -> list[Waiter]:
@@ -346,10 +346,10 @@ class SlotsInProcess:
         waiter = waiters.popleft()
         if line.gone:
             line.drop_gone()
-        if waiter._limited is not line.limited:  # hardly ever, and assigning to a Struct takes long
-            waiter._limited = line.limited
-        waiter._numbers = numbers
-        waiter._token = self._last_token
+        if waiter.limited is not line.limited:  # hardly ever, and assigning to a Struct takes long
+            waiter.limited = line.limited
+        waiter.numbers = numbers
+        waiter.token_number = self._last_token
         group.waiting -= 1
         if waiters:
             # The next waiter may be blocked at another group; then the line moves when this group has room.

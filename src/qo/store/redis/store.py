@@ -41,7 +41,7 @@ class RedisStore(Reading):
         super().__init__(client, bounds)
         self.promise = ""
         self.location = ""
-        self._waking = Waking(client)
+        self.waking = Waking(client)
 
     @classmethod
     async def open(
@@ -102,7 +102,7 @@ class RedisStore(Reading):
 
     async def close(self) -> None:
         """Closing twice is harmless."""
-        await self._waking.close()
+        await self.waking.close()
         await self.client.close()
 
     submit = writing(Store.submit, answers.submit, requests.submit)
@@ -164,7 +164,7 @@ class RedisStore(Reading):
     async def _wait_for_events(self, after: int, timeout_seconds: float) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
-        async with self._waking.listen(f"{self.client.prefix}events") as listening:
+        async with self.waking.listen(f"{self.client.prefix}events") as listening:
             while await self._newest_event() <= after:
                 left = deadline - loop.time()
                 if left <= 0:
@@ -172,7 +172,7 @@ class RedisStore(Reading):
                 await listening.message(min(left, NET_SECONDS))
 
     async def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
-        async with self._waking.listen(f"{self.client.prefix}signals:{worker}") as listening:
+        async with self.waking.listen(f"{self.client.prefix}signals:{worker}") as listening:
             while True:
                 newest = await self._newest_event()
                 while True:  # in pages
@@ -199,7 +199,7 @@ class RedisStore(Reading):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
         wanted: dict[str, Any] = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "offer": offer}
-        async with self._waking.listen(f"{self.client.prefix}wake:{worker}") as listening:
+        async with self.waking.listen(f"{self.client.prefix}wake:{worker}") as listening:
             while True:
                 left = deadline - loop.time()
                 wanted["idle_ms"] = int(2000 * NET_SECONDS) if left > 0 else 0

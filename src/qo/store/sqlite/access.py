@@ -55,13 +55,13 @@ class Access:
         self._checkpointer = None if self._in_memory else Checkpointer(self._trouble, db)
         self._watch = None if self._in_memory else connect(self._trouble, writes=False)
         self._watch_lock = threading.Lock()  # several event loops may wait at once, and a connection is for one thread
-        self._changes = Changes(self._data_version if self._watch else None)
-        self._writer: Writer | InlineWriter
+        self.changes = Changes(self._data_version if self._watch else None)
+        self.writer: Writer | InlineWriter
         if self._in_memory:
-            self._writer = InlineWriter(db, self._trouble, after_commit=self._changes.notify)
+            self.writer = InlineWriter(db, self._trouble, after_commit=self.changes.notify)
         else:
             identity = FileIdentity(self._trouble)
-            self._writer = Writer(db, self._trouble, identity=identity, after_commit=self._changes.notify)
+            self.writer = Writer(db, self._trouble, identity=identity, after_commit=self.changes.notify)
         self._connections: list[apsw.Connection] = []
         self._readers = DaemonThreads(READERS, name="qo-sqlite-reader")
         self._reader = threading.local()
@@ -80,10 +80,10 @@ class Access:
         return db
 
     def _begin_anew(self) -> None:
-        if not self._writer.is_open:
+        if not self.writer.is_open:
             return
         self._is_forked = True
-        self._writer.refuse_more(self._forked())
+        self.writer.refuse_more(self._forked())
         leave_behind(self)
         if self._identity is not None:
             _open_elsewhere.add(self._identity)
@@ -103,7 +103,7 @@ class Access:
         """Finish what has arrived, then let go of the file. Closing twice is harmless."""
         if self._is_forked:
             return  # it would be closed for the other process
-        self._writer.refuse_more(f"The store {self.path} is closed; connect again.")
+        self.writer.refuse_more(f"The store {self.path} is closed; connect again.")
         if not self._in_memory:
             await in_thread(self._readers.shutdown)
         for db in (*self._connections, *([self._watch] if self._watch else [])):
@@ -111,7 +111,7 @@ class Access:
         if self._checkpointer is not None:
             await in_thread(self._checkpointer.close)
         # The writer's connection goes last: only one that may write can fold the log into the file.
-        await self._writer.finish()
+        await self.writer.finish()
 
     async def _write(self, operation: Callable[[Step], T], *, urgent: bool = False) -> T:
         def run(db: apsw.Connection) -> T:
@@ -120,18 +120,19 @@ class Access:
             step.write()
             return answer
 
-        return await self._writer.call(run, urgent=urgent)
+        return await self.writer.call(run, urgent=urgent)
 
     def _now(self) -> int:
         return system_ms() if self.clock is None else self.clock()
 
     async def _view(self, read: Callable[[View], T]) -> T:
-        return await self._read(lambda db: read(View(db, self._now(), self.bounds)))
+        return await self.read(lambda db: read(View(db, self._now(), self.bounds)))
 
-    async def _read(self, read: Callable[[apsw.Connection], T]) -> T:
+    async def read(self, read: Callable[[apsw.Connection], T]) -> T:
+        """Read one consistent state in a thread for readers; in memory, in the caller's turn."""
         if self._in_memory:
-            return await self._writer.call(read)
-        self._writer.check_open()
+            return await self.writer.call(read)
+        self.writer.check_open()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_file, read)
 
     def _read_file(self, read: Callable[[apsw.Connection], T]) -> T:
@@ -148,18 +149,18 @@ class Access:
         except apsw.Error as error:
             raise self._trouble.explain(error, done="nothing was read") from error
 
-    async def _look(self, read: Callable[[apsw.Connection], T]) -> T:
+    async def look(self, read: Callable[[apsw.Connection], T]) -> T:
         """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
         that it takes, and somebody waits to be woken."""
         if self._in_memory:
-            return await self._writer.call(read)
+            return await self.writer.call(read)
         return self._watching(read)
 
     def _data_version(self) -> int:
         return self._watching(lambda db: int(db.pragma("data_version")))
 
     def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
-        self._writer.check_open()
+        self.writer.check_open()
         assert self._watch is not None
         try:
             with self._watch_lock:

@@ -171,27 +171,28 @@ class SQLiteStore(Access):
     ) -> Feed:
         check_events(after, limit=limit)
         if after is not None and timeout_seconds > 0:
-            await self._wait_for_events(after, kinds=None, timeout_seconds=timeout_seconds)
-        return await self._read(partial(read_jobs.events, after=after, kinds=kinds, subjects=subjects, limit=limit))
+            await self.wait_for_events(after, kinds=None, timeout_seconds=timeout_seconds)
+        return await self.read(partial(read_jobs.events, after=after, kinds=kinds, subjects=subjects, limit=limit))
 
-    async def _wait_for_events(self, after: int, *, kinds: Collection[str] | None, timeout_seconds: float) -> bool:
+    async def wait_for_events(self, after: int, *, kinds: Collection[str] | None, timeout_seconds: float) -> bool:
+        """Wait until there is an event after the cursor, of one of these kinds if given. False: the time is up."""
         looked_at = after
 
         async def has_events() -> bool:
             nonlocal looked_at
-            found, looked_at = await self._look(partial(read_jobs.has_events, after=looked_at, kinds=kinds))
+            found, looked_at = await self.look(partial(read_jobs.has_events, after=looked_at, kinds=kinds))
             if kinds is not None and not found:
                 await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
             return found
 
-        return await self._changes.wait_until(has_events, timeout_seconds=timeout_seconds)
+        return await self.changes.wait_until(has_events, timeout_seconds=timeout_seconds)
 
     async def signals(self, worker: str, after: int) -> AsyncGenerator[Feed]:
         while True:
             feed = await self.events(after, kinds=SIGNALS)
             yield feed
             after = feed.cursor
-            await self._wait_for_events(after, kinds=SIGNALS, timeout_seconds=SIGNALS_SECONDS)
+            await self.wait_for_events(after, kinds=SIGNALS, timeout_seconds=SIGNALS_SECONDS)
 
     async def wait_for_work(
         self,
@@ -202,6 +203,6 @@ class SQLiteStore(Access):
         offer: Offer | None = None,
     ) -> Claimed:
         async def is_claimable() -> bool:
-            return await self._look(partial(read_groups.is_claimable, tasks=tasks, now=self._now()))
+            return await self.look(partial(read_groups.is_claimable, tasks=tasks, now=self._now()))
 
-        return Claimed(more=await self._changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))
+        return Claimed(more=await self.changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))

@@ -20,21 +20,21 @@ class Nodes:
 
     def __init__(self, url: str) -> None:
         """Raises SettingsError for a url that cannot be used."""
-        self._sentinels: Sentinels | None = parse_sentinels(url)
-        self.seed = parse_server_url(url) if self._sentinels is None else self._sentinels.server
+        self.sentinels: Sentinels | None = parse_sentinels(url)
+        self.seed = parse_server_url(url) if self.sentinels is None else self.sentinels.server
         self.current = self.seed
         self._others: tuple[ServerAddress, ...] = ()
 
     async def find(self) -> ServerAddress:
         """The address to connect to now."""
-        if self._sentinels is not None:
-            self.current = await find_primary(self._sentinels)
+        if self.sentinels is not None:
+            self.current = await find_primary(self.sentinels)
         return self.current
 
     async def follow_primary(self, tell: Callable[[ServerAddress], None]) -> None:
         """Call `tell` with the primary's address now and whenever it changes. Returns at once without sentinels."""
-        if self._sentinels is not None:
-            await follow_primary(self._sentinels, tell)
+        if self.sentinels is not None:
+            await follow_primary(self.sentinels, tell)
 
     def learn(self, nodes: Sequence[ServerAddress]) -> None:
         self._others = tuple(node for node in nodes if node != self.seed)

@@ -158,7 +158,8 @@ class _Ear:
         self._channels: dict[bytes, _Channel] = {}
         self._connection: Connection | None = None
         self._lost: asyncio.Future[Exception]
-        self._trouble: Exception | None = None
+        self.trouble: Exception | None = None
+        """Why the last connection was lost or could not be made. None until that happens."""
         self._attempts = 0  # since a channel was last confirmed
         self._needed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
@@ -192,7 +193,7 @@ class _Ear:
             self._connection.leave_to_other_process()
 
     def unavailable(self) -> StoreAway:
-        cause = said(self._trouble or TimeoutError())
+        cause = said(self.trouble or TimeoutError())
         return StoreAway(f"Redis at {self._client.address} cannot be listened to ({cause}); check that it runs.")
 
     def stop(self) -> None:
@@ -225,7 +226,7 @@ class _Ear:
             self._attempts += 1
             await self._listen_to(self._client.nodes)
             # After a first MOVED there is no pause.
-            if self._attempts > says_moved(self._trouble):
+            if self._attempts > says_moved(self.trouble):
                 await asyncio.sleep(pause_seconds(self._attempts))
 
     async def _listen_to(self, nodes: Nodes) -> None:
@@ -237,11 +238,11 @@ class _Ear:
             self._refuse(hopeless)
         except Exception as error:
             # After any error, listeners wait for the next attempt.
-            self._trouble = error
+            self.trouble = error
             self._client.availability.lost(address, error, began=began)
             nodes.leave(address)
         else:
-            self._trouble = trouble = await self._hold(connection)
+            self.trouble = trouble = await self._hold(connection)
             if says_moved(trouble):
                 self._client.follow(trouble, connection.address)
             elif isinstance(trouble, ServerRefused):

@@ -17,13 +17,14 @@ class Changes:
 
     def __init__(self, version: Callable[[], int] | None) -> None:
         self._version = version
-        self._waiters: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self.waiters: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        """By event that is set after each change, the event loop in which it is awaited."""
         self._lock = threading.Lock()
 
     def notify(self) -> None:
         """This process has committed something. May be called from any thread."""
         with self._lock:
-            waiters = list(self._waiters.items())
+            waiters = list(self.waiters.items())
         for event, loop in waiters:
             try:
                 loop.call_soon_threadsafe(event.set)
@@ -37,7 +38,7 @@ class Changes:
         deadline = loop.time() + timeout_seconds
         changed = asyncio.Event()
         with self._lock:
-            self._waiters[changed] = loop
+            self.waiters[changed] = loop
         try:
             while True:
                 changed.clear()
@@ -67,4 +68,4 @@ class Changes:
 
     def _forget(self, event: asyncio.Event) -> None:
         with self._lock:
-            self._waiters.pop(event, None)
+            self.waiters.pop(event, None)

@@ -29,7 +29,7 @@ class InlineWriter:
         self._refusal: str | None = None
         self._turns = threading.Condition()
         self._is_busy = False
-        self._urgent = 0
+        self.urgent_waiters = 0
         """How many threads wait to run an urgent operation."""
 
     async def call(self, run: Callable[[apsw.Connection], T], *, urgent: bool = False) -> T:
@@ -64,10 +64,10 @@ class InlineWriter:
     def _take_turn(self, *, urgent: bool) -> None:
         """Wait until no other thread runs an operation."""
         with self._turns:
-            self._urgent += urgent
-            while self._is_busy or (self._urgent and not urgent):
+            self.urgent_waiters += urgent
+            while self._is_busy or (self.urgent_waiters and not urgent):
                 self._turns.wait()
-            self._urgent -= urgent
+            self.urgent_waiters -= urgent
             self._is_busy = True
 
     def _end_turn(self) -> None:
