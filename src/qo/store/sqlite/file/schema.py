@@ -282,7 +282,12 @@ ALTER TABLE worker ADD COLUMN heard_at INTEGER NOT NULL DEFAULT 0;
 UPDATE worker SET heard_at = expires_at - lifetime_ms;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES)
+# A place is in line; how many jobs a worker runs at once is its capacity.
+WORKER_CAPACITY = """
+ALTER TABLE worker RENAME COLUMN places TO capacity;
+"""
+
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES, WORKER_CAPACITY)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

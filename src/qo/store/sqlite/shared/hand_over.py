@@ -27,7 +27,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     step.groups.settle()
     if not _somebody_could_go(step):
         return
-    workers = _FreePlaces(step)
+    workers = _FreeCapacity(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
     examined = 0
     for candidate in walk:
@@ -52,7 +52,7 @@ def _somebody_could_go(step: Step) -> bool:
     return bool(found)
 
 
-def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
+def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
     gates = step.groups
 
     def passes(task: str) -> bool:
@@ -83,7 +83,7 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
 
 
-def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreePlaces) -> None:
+def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity) -> None:
     blocked_by = step.groups.first_without_room(groups[GATES:])
     if blocked_by is not None:
         park_job(step, row, blocked_by)
@@ -110,13 +110,13 @@ def drop_ticket(step: Step, holder: str, parked: str | None) -> None:
     step.groups.left(parked)
 
 
-class _FreePlaces:
+class _FreeCapacity:
     """By name, the live workers that have free capacity."""
 
     def __init__(self, step: Step) -> None:
         rows = sql.rows(
             step.db,
-            "SELECT tasks, places - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
+            "SELECT tasks, capacity - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
             " FROM worker WHERE expires_at > ? ORDER BY name",
             (step.now,),
         )
