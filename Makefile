@@ -6,7 +6,8 @@ READY := $(VENV)/ready
 PYTEST := $(BIN)/python -m pytest
 # One more than there are processors, because many tests wait for servers and processes.
 PYTEST_WORKERS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
-IN_PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8
+# A process that is done takes tests from the others, because some tests take a hundred times as long as most.
+IN_PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 # The first of these that runs and is new enough makes the environment; `make test PYTHON=python3.12` names one.
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 

@@ -57,7 +57,7 @@ async def report_speed(*, waiting: int = 10_000, rounds: int = 5) -> None:
     settings = Settings()
     store = await SQLiteStore.open(":memory:")
     tasks = tuple(TaskOptions(name=name, limit=20) for name in ("build", "mail", "scan"))
-    await store.register(Registration(name="worker", tasks=tasks, places=50, lifetime_ms=LEASE_MS))
+    await store.register(Registration(name="worker", tasks=tasks, capacity=50, lifetime_ms=LEASE_MS))
     average = [(Average(name=duration_of_task(task.name), first=60, weight=0.3), 60.0) for task in tasks]
     await store.observe(average)
     for first in range(0, waiting, 1000):

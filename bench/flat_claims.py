@@ -91,7 +91,7 @@ async def report_relimiting(*, parked: int = 100_000) -> None:
             started = time.perf_counter()
             await change()
             changes[name] = (time.perf_counter() - started) * 1000
-        claimed = await store.claim(worker="w", tasks=["work"], places=200, lease_ms=300_000, claim_id="c")
+        claimed = await store.claim(worker="w", tasks=["work"], capacity=200, lease_ms=300_000, claim_id="c")
         in_order = [lease.job.id for lease in claimed.leases] == [f"job-{n}" for n in range(200)]
         print(f"\na group with {parked} jobs parked (each under 10 ms)")
         for name, milliseconds in changes.items():

@@ -25,7 +25,7 @@ class Arrival:
 class WorkerChange:
     at: float
     name: str
-    places: int
+    capacity: int
     """With 0 the worker claims nothing more and leaves when its jobs have ended."""
 
 

@@ -51,8 +51,8 @@ class SimulatedTime:
 
 
 @dataclass
-class Places:
-    places: int = 0
+class SimulatedWorker:
+    capacity: int = 0
     running: int = 0
 
 
@@ -62,7 +62,7 @@ class Simulation:
     store: Any
     estimator: Estimator
     settings: Settings
-    workers: dict[str, Places] = field(default_factory=dict)
+    workers: dict[str, SimulatedWorker] = field(default_factory=dict)
     promises: dict[str, Promise] = field(default_factory=dict)
     waiting: set[str] = field(default_factory=set)
     ends: list[tuple[float, int, str, Lease]] = field(default_factory=list)
@@ -103,27 +103,27 @@ class Simulation:
         return Result(self.day, counted, self.replays, len(self.day.arrivals))
 
     async def _change_worker(self, change: WorkerChange) -> None:
-        places = self.workers.setdefault(change.name, Places())
-        places.places = change.places
-        tasks = self.day.tasks if change.places else ()
+        worker = self.workers.setdefault(change.name, SimulatedWorker())
+        worker.capacity = change.capacity
+        tasks = self.day.tasks if change.capacity else ()
         await self.store.register(
-            Registration(name=change.name, tasks=tasks, places=max(change.places, 1), lifetime_ms=LEASE_MS)
+            Registration(name=change.name, tasks=tasks, capacity=max(change.capacity, 1), lifetime_ms=LEASE_MS)
         )
 
     async def _claim(self, runs: dict[str, float]) -> None:
-        for name, places in self.workers.items():
-            free = places.places - places.running
+        for name, worker in self.workers.items():
+            free = worker.capacity - worker.running
             if free <= 0 or not self.waiting:
                 continue
             claimed = await self.store.claim(
                 worker=name,
                 tasks=[task.name for task in self.day.tasks],
-                places=free,
+                capacity=free,
                 lease_ms=LEASE_MS,
                 claim_id=f"claim-{next(self.numbers)}",
             )
             for lease in claimed.leases:
-                places.running += 1
+                worker.running += 1
                 self.waiting.discard(lease.job.id)
                 heapq.heappush(self.ends, (self.store.now + runs[lease.job.id], next(self.numbers), name, lease))
                 if lease.job.id in self.promises:
@@ -161,7 +161,7 @@ class Simulation:
                 averages[kind] = await average_duration(self.store, self.settings, task=kind[0], tier=kind[1])
             base = base_estimate(
                 position=rank + 1,
-                active_workers=forecast.places,
+                active_workers=forecast.capacity,
                 average_seconds=averages[kind].seconds,
                 settings=self.settings.estimate,
             )

@@ -60,7 +60,7 @@ async def drain(store: Store, jobs: int, *, batch: int = BATCH, name: str = "dra
     for first in range(0, jobs, batch):
         started = time.perf_counter()
         claimed = await store.claim(
-            worker="bench", tasks=["work"], places=batch, lease_ms=LEASE_MS, claim_id=f"{name}-{first}"
+            worker="bench", tasks=["work"], capacity=batch, lease_ms=LEASE_MS, claim_id=f"{name}-{first}"
         )
         claim_ended = time.perf_counter()
         await store.finish(
@@ -93,7 +93,7 @@ async def measure_together(groups: tuple[str, ...], jobs: int) -> float:
                     claim = store.claim(
                         worker=f"worker-{client}",
                         tasks=["work"],
-                        places=BATCH,
+                        capacity=BATCH,
                         lease_ms=LEASE_MS,
                         claim_id=f"{client}-{first}",
                     )

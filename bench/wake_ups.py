@@ -106,7 +106,7 @@ class Bench:
 
     async def _claim(self, *, lease_ms: int = 600_000) -> Lease:
         claimed = await self._other.store.claim(
-            worker="elsewhere", tasks=["elsewhere"], places=1, lease_ms=lease_ms, claim_id=new_id()
+            worker="elsewhere", tasks=["elsewhere"], capacity=1, lease_ms=lease_ms, claim_id=new_id()
         )
         return claimed.leases[0]
 

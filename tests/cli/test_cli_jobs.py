@@ -137,9 +137,9 @@ def busy_worker(tmp_path: Path) -> None:
     async def register() -> None:
         async with await qo.connect(f"sqlite:///{tmp_path}/qo.db", settings={}) as line:
             options = (TaskOptions(name="build"),)
-            await line.store.register(Registration(name="w", tasks=options, places=1, lifetime_ms=10**9))
+            await line.store.register(Registration(name="w", tasks=options, capacity=1, lifetime_ms=10**9))
             await line.submit("build")
-            await line.store.claim(worker="w", tasks=["build"], places=1, lease_ms=10**9, claim_id="c")
+            await line.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=10**9, claim_id="c")
 
     asyncio.run(register())
 

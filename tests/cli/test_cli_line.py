@@ -20,7 +20,7 @@ def test_the_line_is_listed_in_its_order(call: Callable[..., Call], submit: Call
 
     assert order(call) == [first, last]
     assert people.out.index(first) < people.out.index(last)
-    assert "2 jobs in line, 0 running on 0 workers with 0 places." in people.out
+    assert "2 jobs in line, 0 running on 0 workers with a capacity of 0." in people.out
 
 
 def test_a_job_is_moved_before_or_behind_another(call: Callable[..., Call], submit: Callable[..., str]) -> None:

@@ -83,7 +83,7 @@ def test_name_and_concurrency_of_the_call_win(
     process.until("slow has begun")
 
     assert [job["worker"] for job in call("jobs", "--status", "running", "--json").json] in ([], ["solo"])
-    assert "1 job in line, 1 running on 1 worker with 1 place." in call("queue", "list").out
+    assert "1 job in line, 1 running on 1 worker with a capacity of 1." in call("queue", "list").out
 
 
 def test_with_json_the_log_of_a_worker_is_json_lines(

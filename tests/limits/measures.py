@@ -13,7 +13,7 @@ from qo.loops.system import System
 from qo.policy.admission import retry_after
 from qo.policy.days import DAY_MS
 from qo.policy.estimates.base import base_estimate
-from qo.policy.estimates.durations import places_among
+from qo.policy.estimates.durations import capacity_among
 from qo.policy.groups import GLOBAL
 from qo.queue.averages import average_duration
 from qo.queue.queue import Queue
@@ -34,7 +34,7 @@ def with_settings(queue: qo.Queue, *, at: int | None = None, draw: float = 0.0, 
 
 
 async def start_all(queue: qo.Queue) -> int:
-    claimed = await queue.store.claim(worker="w", tasks=["build"], places=50, lease_ms=60_000, claim_id="c")
+    claimed = await queue.store.claim(worker="w", tasks=["build"], capacity=50, lease_ms=60_000, claim_id="c")
     return len(claimed.leases)
 
 
@@ -94,7 +94,7 @@ async def first_guess(queue: qo.Queue, *, tier: str) -> float:
     """What the first in line is told while the only place is taken and nothing has ended yet."""
     await register(queue, 1)
     await queue.submit("build")
-    await queue.store.claim(worker="w0", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+    await queue.store.claim(worker="w0", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
     submitted = await queue.submit("build", user="ada", tier=tier)
     return await told_seconds(queue, submitted.id)
 
@@ -141,9 +141,9 @@ async def is_admitted(queue: qo.Queue, *, in_line: int, tier: str | None, **sett
     return True
 
 
-async def refused_minutes(queue: qo.Queue, *, in_line: int, tier: str, places: int = 0) -> float:
-    if places:
-        await register(queue, places)
+async def refused_minutes(queue: qo.Queue, *, in_line: int, tier: str, capacity: int = 0) -> float:
+    if capacity:
+        await register(queue, capacity)
     await queue.submit_many([qo.New("build")] * in_line)
     with pytest.raises(qo.QueueFull) as refusal:
         await queue.submit("build", user="ada", tier=tier)
@@ -192,10 +192,10 @@ async def resets_at(queue: qo.Queue) -> str:
     return f"{(await queue.usage('ada')).daily_limit_resets_at:%H:%M:%S %Z}"
 
 
-async def register(queue: qo.Queue, *places: int) -> None:
+async def register(queue: qo.Queue, *capacities: int) -> None:
     tasks = (TaskOptions(name="build"),)
-    for number, each in enumerate(places):
-        await queue.store.register(Registration(name=f"w{number}", tasks=tasks, places=each, lifetime_ms=10**9))
+    for number, each in enumerate(capacities):
+        await queue.store.register(Registration(name=f"w{number}", tasks=tasks, capacity=each, lifetime_ms=10**9))
 
 
 async def average_after(queue: qo.Queue, *seconds: float, tier: str) -> float:
@@ -222,11 +222,11 @@ async def average_after_a_run_of_no_time(queue: qo.Queue, *, tier: str | None, o
     return round(average.seconds)
 
 
-async def active_workers(queue: qo.Queue, *places: int, limit: int | None = None) -> float:
-    await register(queue, *places)
+async def active_workers(queue: qo.Queue, *capacities: int, limit: int | None = None) -> float:
+    await register(queue, *capacities)
     if limit is not None:
         await queue.set_limit("global", limit)
-    return places_among(await queue.store.workers(), limit=(await queue.store.groups([GLOBAL]))[0].limit)
+    return capacity_among(await queue.store.workers(), limit=(await queue.store.groups([GLOBAL]))[0].limit)
 
 
 async def nudge(queue: qo.Queue, *, tier: str | None, url: str | None = URL) -> tuple[str, str] | None:
@@ -236,8 +236,8 @@ async def nudge(queue: qo.Queue, *, tier: str | None, url: str | None = URL) -> 
     return None if job.upgrade is None else (job.upgrade.message, job.upgrade.url)
 
 
-def refusal_minutes(*, over: int, average: float, places: int) -> float:
-    return retry_after(over=over, average_seconds=average, places=places, step_seconds=900).total_seconds() / 60
+def refusal_minutes(*, over: int, average: float, capacity: int) -> float:
+    return retry_after(over=over, average_seconds=average, capacity=capacity, step_seconds=900).total_seconds() / 60
 
 
 def base(what: str, *, position: int, workers: int = 1, average: float = 600) -> Any:

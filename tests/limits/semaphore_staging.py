@@ -112,7 +112,7 @@ async def expiry_of(semaphore: Semaphore, holder: str) -> Any:
 
 async def start_job(store: Any, queue: qo.Queue, **options: Any) -> Lease:
     job = await queue.submit("build", **options)
-    claimed = await store.claim(worker="w", tasks=["build"], places=1, lease_ms=JOBS_LEASE, claim_id=job.id)
+    claimed = await store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=JOBS_LEASE, claim_id=job.id)
     (lease,) = claimed.leases
     assert isinstance(lease, Lease)
     return lease

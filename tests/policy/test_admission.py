@@ -309,7 +309,7 @@ def test_the_cap_is_configurable_and_may_be_zero(cap: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("over", "average", "places", "minutes"),
+    ("over", "average", "capacity", "minutes"),
     [
         (0, 600, 1, 15),
         (0, 900, 1, 15),
@@ -326,25 +326,25 @@ def test_the_cap_is_configurable_and_may_be_zero(cap: int) -> None:
     ],
 )
 def test_a_refused_caller_gets_the_time_to_work_off_the_excess_in_quarters_of_an_hour(
-    over: int, average: float, places: int, minutes: int
+    over: int, average: float, capacity: int, minutes: int
 ) -> None:
-    wait = retry_after(over=over, average_seconds=average, places=places, step_seconds=900)
+    wait = retry_after(over=over, average_seconds=average, capacity=capacity, step_seconds=900)
 
     assert wait == timedelta(minutes=minutes)
 
 
 def test_no_worker_at_all_counts_as_one_place() -> None:
-    assert retry_after(over=2, average_seconds=600, places=0, step_seconds=900) == timedelta(minutes=30)
+    assert retry_after(over=2, average_seconds=600, capacity=0, step_seconds=900) == timedelta(minutes=30)
 
 
 @given(
-    over=st.integers(0, 10**5), average=st.floats(0, 10**6), places=st.integers(0, 10**4), step=st.integers(1, 86_400)
+    over=st.integers(0, 10**5), average=st.floats(0, 10**6), capacity=st.integers(0, 10**4), step=st.integers(1, 86_400)
 )
 def test_the_wait_is_a_whole_number_of_steps_never_none_and_less_than_a_step_too_long(
-    over: int, average: float, places: int, step: int
+    over: int, average: float, capacity: int, step: int
 ) -> None:
-    wait = retry_after(over=over, average_seconds=average, places=places, step_seconds=step)
-    needed = (over + 1) * average / max(places, 1)
+    wait = retry_after(over=over, average_seconds=average, capacity=capacity, step_seconds=step)
+    needed = (over + 1) * average / max(capacity, 1)
 
     assert wait >= timedelta(seconds=step)
     assert wait % timedelta(seconds=step) == timedelta(0)

@@ -97,7 +97,7 @@ def test_every_job_starts_when_a_full_search_starts_it(situation: dict[str, Any]
     assert replay(**situation) == brute_force(**situation)
 
 
-def test_jobs_start_in_line_order_as_places_get_free() -> None:
+def test_jobs_start_in_line_order_as_capacity_gets_free() -> None:
     starts = replay(
         [0] * 5,
         [Kind(groups=(), pools=(0,))],

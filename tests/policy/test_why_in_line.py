@@ -37,7 +37,7 @@ def line(*groups: GroupStatus, ahead: int = 2, has_worker: bool = True) -> str:
 @pytest.mark.parametrize(
     ("ahead", "sentence"),
     [
-        (0, "It is the first in line and starts as soon as a worker has a free place."),
+        (0, "It is the first in line and starts as soon as a worker has free capacity."),
         (1, "1 job is ahead of it in line; nothing else holds it up."),
         (2, "2 jobs are ahead of it in line; nothing else holds it up."),
         (1000, "1000 jobs are ahead of it in line; nothing else holds it up."),

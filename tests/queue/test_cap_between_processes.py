@@ -64,7 +64,7 @@ async def test_a_hundred_submits_in_four_processes_at_99_of_100_admit_exactly_on
         (accepted,) = [answer.job_id for answer in answers if answer.retry_after_seconds is None]
         refused = {answer.job_id: answer.retry_after_seconds for answer in answers if answer.job_id != accepted}
 
-        # One job over the cap, ten minutes as the first guess, one place: a quarter of an hour.
+        # One job over the cap, ten minutes as the first guess, a capacity of one: a quarter of an hour.
         assert set(refused.values()) == {QUARTER_HOUR_SECONDS}
         assert (await queue.store.line(limit=0)).queued == 100
         for job_id in refused:

@@ -31,7 +31,7 @@ def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def one_place_and_runs_of_a_minute(queue: qo.Queue, *, has_run: bool = True) -> None:
-    worker = Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9)
+    worker = Registration(name="w", tasks=(TaskOptions(name="build"),), capacity=1, lifetime_ms=10**9)
     await queue.store.register(worker)
     if has_run:
         await queue.store.observe([(Average(name=duration_of_task("build"), first=60, weight=0.3), 60.0)] * 20)
@@ -68,11 +68,11 @@ async def test_jobs_in_a_list_have_each_their_own_estimate_and_those_not_in_line
 
 async def test_before_any_run_only_jobs_with_a_tier_get_a_first_guess(queue: qo.Queue) -> None:
     worker = Registration(
-        name="w", tasks=(TaskOptions(name="build"), TaskOptions(name="mail")), places=1, lifetime_ms=10**9
+        name="w", tasks=(TaskOptions(name="build"), TaskOptions(name="mail")), capacity=1, lifetime_ms=10**9
     )
     await queue.store.register(worker)
     await queue.submit("build")
-    await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+    await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
     await queue.submit_many([qo.New("build", id="a"), qo.New("mail", id="b", user="ada", tier="cto_scale")])
 
     first, second, _ = await queue.jobs()
@@ -99,7 +99,9 @@ async def test_without_a_worker_the_estimate_says_why_there_is_no_time(queue: qo
 
 
 async def test_with_an_idle_worker_the_estimate_says_that_the_job_starts_now(queue: qo.Queue) -> None:
-    await queue.store.register(Registration(name="w", tasks=(TaskOptions(name="build"),), places=1, lifetime_ms=10**9))
+    await queue.store.register(
+        Registration(name="w", tasks=(TaskOptions(name="build"),), capacity=1, lifetime_ms=10**9)
+    )
     job = await queue.submit("build")
 
     estimate = (await queue.get(job.id)).estimate

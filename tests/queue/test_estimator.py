@@ -81,18 +81,18 @@ class Scene:
     async def submit(self, *ids: str, task: str = "build", **fields: Any) -> None:
         await self.store.submit([Submission(id=each, task=task, **fields) for each in ids])
 
-    async def worker(self, name: str = "w", *, places: int = 1, tasks: tuple[str, ...] = ("build",)) -> None:
+    async def worker(self, name: str = "w", *, capacity: int = 1, tasks: tuple[str, ...] = ("build",)) -> None:
         options = tuple(TaskOptions(name=task) for task in tasks)
-        await self.store.register(Registration(name=name, tasks=options, places=places, lifetime_ms=10**9))
+        await self.store.register(Registration(name=name, tasks=options, capacity=capacity, lifetime_ms=10**9))
 
     async def ran(self, seconds: float, *, task: str = "build", times: int = 20) -> None:
         """The task is known to take so long, always."""
         average = Average(name=duration_of_task(task), first=seconds, weight=0.3)
         await self.store.observe([(average, seconds)] * times)
 
-    async def start(self, places: int = 1, *, worker: str = "w", tasks: tuple[str, ...] = ("build",)) -> list[Any]:
+    async def start(self, capacity: int = 1, *, worker: str = "w", tasks: tuple[str, ...] = ("build",)) -> list[Any]:
         claimed = await self.store.claim(
-            worker=worker, tasks=tasks, places=places, lease_ms=10**9, claim_id=f"claim-{self.store.now}-{worker}"
+            worker=worker, tasks=tasks, capacity=capacity, lease_ms=10**9, claim_id=f"claim-{self.store.now}-{worker}"
         )
         return list(claimed.leases)
 
@@ -134,7 +134,7 @@ def about(*seconds: float) -> Any:
 
 async def test_an_estimate_is_when_the_jobs_ahead_will_be_done(scene: Scene) -> None:
     await scene.ran(60)
-    await scene.worker(places=2)
+    await scene.worker(capacity=2)
     await scene.submit("a", "b", "c", "d", "e")
 
     assert await scene.seconds("a", "c", "e") == about(0, 60, 120)
@@ -162,7 +162,7 @@ async def test_the_tasks_of_those_ahead_count_and_not_ones_own(scene: Scene) -> 
 
 async def test_the_estimate_of_a_job_outside_a_full_group_does_not_wait_for_it(scene: Scene) -> None:
     await scene.ran(60)
-    await scene.worker(places=10)
+    await scene.worker(capacity=10)
     await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
     await scene.submit("gpu-1", "gpu-2", "gpu-3", groups=("gpu",))
     await scene.submit("other")
@@ -172,19 +172,19 @@ async def test_the_estimate_of_a_job_outside_a_full_group_does_not_wait_for_it(s
 
 async def test_slots_that_are_held_now_are_waited_for(scene: Scene) -> None:
     await scene.ran(60)
-    await scene.worker(places=10)
+    await scene.worker(capacity=10)
     standing = Standing(tier="bootstrapper", user_limit=2)
     await scene.submit("a", "b", "c", "d", user="ada", standing=standing)
-    await scene.start(places=5)
+    await scene.start(capacity=5)
 
     assert await scene.seconds("c", "d") == about(60, 60)
 
 
-async def test_places_count_only_for_the_tasks_of_their_worker(scene: Scene) -> None:
+async def test_capacity_counts_only_for_the_tasks_of_its_worker(scene: Scene) -> None:
     await scene.ran(60, task="build")
     await scene.ran(60, task="mail")
-    await scene.worker("builder", places=1, tasks=("build",))
-    await scene.worker("mailer", places=50, tasks=("mail",))
+    await scene.worker("builder", capacity=1, tasks=("build",))
+    await scene.worker("mailer", capacity=50, tasks=("mail",))
     await scene.submit("a", "b", "c", task="build")
 
     assert await scene.seconds("c") == about(120)
@@ -227,7 +227,7 @@ async def test_an_estimate_gets_shorter_as_time_goes_by(scene: Scene) -> None:
 
 
 async def test_without_a_single_run_it_is_the_base_estimate_with_the_tiers_first_guess(scene: Scene) -> None:
-    await scene.worker(places=2)
+    await scene.worker(capacity=2)
     await scene.submit("runs", "runs too")
     await scene.start(2)
     await scene.submit("a", "b")
@@ -299,7 +299,7 @@ async def test_with_an_idle_worker_the_estimate_of_a_job_is_now(
 ) -> None:
     if has_run:
         await scene.ran(60)
-    await scene.worker(places=2)
+    await scene.worker(capacity=2)
     await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
     if not was_replayed:
         await scene.estimator.refresh()
@@ -311,7 +311,7 @@ async def test_with_an_idle_worker_the_estimate_of_a_job_is_now(
 @pytest.mark.parametrize("was_replayed", [True, False], ids=["known to the replay", "came after it"])
 async def test_the_estimate_is_now_for_as_many_jobs_as_there_is_room_for(scene: Scene, was_replayed: bool) -> None:
     await scene.ran(60)
-    await scene.worker(places=2)
+    await scene.worker(capacity=2)
     await scene.submit("a")
     if not was_replayed:
         await scene.estimator.refresh()
@@ -330,7 +330,7 @@ async def test_the_estimate_of_a_job_in_a_full_group_is_not_now_despite_an_idle_
     scene: Scene, was_replayed: bool
 ) -> None:
     await scene.ran(60)
-    await scene.worker(places=5)
+    await scene.worker(capacity=5)
     await scene.store.set_limits([Limit(group="gpu", slots=1, source=Source.OPERATOR)])
     await scene.submit("runs", groups=("gpu",))
     await scene.start()
@@ -359,7 +359,7 @@ def test_the_estimate_of_a_job_after_the_replay_is_now_only_if_its_groups_have_r
 ) -> None:
     now = moment(START_MS)
     worker = WorkerInfo(
-        name="w", tasks=("build",), places=5, running=0, registered_at=now, heard_at=now, expires_at=now
+        name="w", tasks=("build",), capacity=5, running=0, registered_at=now, heard_at=now, expires_at=now
     )
     situation = Situation(now=START_MS / 1000, line=[], leases=[], groups=[group], workers=[worker], means={})
     job = Job(

@@ -145,7 +145,7 @@ async def test_jobs_of_many_groups_end_in_smaller_portions(queue: qo.Queue) -> N
 async def test_many_leases_are_renewed_in_portions(queue: qo.Queue) -> None:
     """None of these is held, and each of them hears of it, also those behind the first call."""
     calls = counted(queue.store, "renew")
-    membership = Membership(queue.store, Registration(name="worker-1", tasks=(), places=0), joined=lambda _: None)
+    membership = Membership(queue.store, Registration(name="worker-1", tasks=(), capacity=0), joined=lambda _: None)
     heartbeat = Heartbeat(queue.store, membership, lease_ms=60_000, renewals_per_lease=3, cursor=0)
     told: list[str] = []
     tokens = [str(number) for number in range(1, RENEW_AT_ONCE + 2)]

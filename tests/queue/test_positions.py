@@ -206,7 +206,7 @@ async def test_nothing_is_read_while_no_job_in_line_is_watched(queue: qo.Queue, 
         async with watching(queue, job.id) as watcher:
             await time.second()
             assert is_ticking()
-            await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+            await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
             await heard(watcher, "starting")
             assert not is_ticking()
     async with watching(queue, later.id):
@@ -232,7 +232,7 @@ async def test_the_last_watcher_that_leaves_ends_the_ticks_and_is_forgotten(
 async def test_positions_of_a_job_that_comes_back_are_published_again(queue: qo.Queue, time: Time) -> None:
     job = await queue.submit("build")
     async with watching(queue, job.id) as watcher:
-        claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+        claimed = await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
         await heard(watcher, "starting")
         await queue.submit("build", priority="urgent")
         (lease,) = claimed.leases
@@ -264,7 +264,7 @@ async def test_a_position_that_was_read_before_the_job_started_is_not_published_
         time.now += 10
         time.wake()
         await soon(is_read.wait())
-        await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+        await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
         await heard(watcher, "starting")
         may_come.set()
         await soon(time.until_asleep())

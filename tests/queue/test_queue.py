@@ -65,7 +65,7 @@ async def test_the_message_of_a_job_whose_own_priority_was_lowered_names_no_prio
 
 async def test_the_message_of_a_job_behind_a_returned_job_names_no_priority_jobs(queue: qo.Queue) -> None:
     await queue.submit("build", id="first")
-    claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=60_000, claim_id="c")
+    claimed = await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=60_000, claim_id="c")
     await queue.submit("build", id="second")
     (lease,) = claimed.leases
     await queue.store.finish([Outcome(job_id="first", token=lease.token, state=qo.State.QUEUED)])
@@ -241,7 +241,7 @@ async def test_when_to_come_back_is_a_guess_until_it_was_measured(
         await queue.store.observe([(Average(name=name, first=6000, weight=0.3), 6000.0)])
     if has_worker:
         options = (TaskOptions(name="build"),)
-        await queue.store.register(Registration(name="w", tasks=options, places=2, lifetime_ms=10**9))
+        await queue.store.register(Registration(name="w", tasks=options, capacity=2, lifetime_ms=10**9))
     await queue.submit_many([qo.New("build")] * 100)
 
     with pytest.raises(qo.QueueFull) as refusal:

@@ -38,7 +38,7 @@ def ticket(**fields: Any) -> Ticket:
 
 
 def registration(**fields: Any) -> Registration:
-    return Registration(**{"name": "w1", "tasks": (TaskOptions(name="build"),), "places": 1, **fields})
+    return Registration(**{"name": "w1", "tasks": (TaskOptions(name="build"),), "capacity": 1, **fields})
 
 
 def outcome(**fields: Any) -> Outcome:
@@ -57,7 +57,7 @@ def claim(**fields: Any) -> None:
     asked: dict[str, Any] = {
         "worker": "w1",
         "tasks": ["build"],
-        "places": 1,
+        "capacity": 1,
         "lease_ms": 1000,
         "claim_id": "c1",
         **fields,

@@ -140,7 +140,7 @@ def test_a_quota_of_0_is_refused_because_no_day_would_ever_have_room(field: str)
     assert "from 1" in str(refusal(checks.check_standing, standing(**{field: 0})))
 
 
-@pytest.mark.parametrize(("field", "lowest"), [("places", 1), ("lease_ms", 1)])
+@pytest.mark.parametrize(("field", "lowest"), [("capacity", 1), ("lease_ms", 1)])
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, 10**18])
 def test_a_claim_asks_for_at_least_one_place_and_one_millisecond(field: str, lowest: int, value: bool | float) -> None:
     claim(**{field: lowest})

@@ -107,14 +107,14 @@ def test_a_worker_names_each_task_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"places": 0}, {"places": True}, {"lifetime_ms": 0}, {"pid": -1}, {"host": ""}, {"host": "a\nb"}]
+    "fields", [{"capacity": 0}, {"capacity": True}, {"lifetime_ms": 0}, {"pid": -1}, {"host": ""}, {"host": "a\nb"}]
 )
-def test_a_worker_has_places_and_a_lifetime(fields: dict[str, bool] | dict[str, int] | dict[str, str]) -> None:
+def test_a_worker_has_a_capacity_and_a_lifetime(fields: dict[str, bool] | dict[str, int] | dict[str, str]) -> None:
     assert str(refusal(check_values.check_registration, registration(**fields))).startswith(f"{next(iter(fields))} is ")
 
 
-def test_a_worker_that_says_goodbye_needs_no_places() -> None:
-    assert allowed(check_values.check_registration, registration(tasks=(), places=0))
+def test_a_worker_that_says_goodbye_needs_no_capacity() -> None:
+    assert allowed(check_values.check_registration, registration(tasks=(), capacity=0))
 
 
 @pytest.mark.parametrize("slots", NO_COUNTS[:-1])

@@ -171,7 +171,7 @@ class Victim:
             "claim",
             worker=self.name,
             tasks=TASKS,
-            places=3,
+            capacity=3,
             lease_ms=LEASE_MS,
             claim_id=self.new_name(),
             facts=lambda claimed: [lease.token for lease in claimed.leases],
@@ -289,7 +289,7 @@ class Victim:
 
     async def register(self) -> None:
         task = TaskOptions(name="mail", limit=self.rng.choice((None, 2, 4)))
-        await self.write("register", Registration(name=self.name, tasks=(task,), places=3))
+        await self.write("register", Registration(name=self.name, tasks=(task,), capacity=3))
 
     async def catch_up(self) -> None:
         await self.write("catch_up", facts=lambda done: done.ids)

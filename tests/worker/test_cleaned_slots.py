@@ -45,7 +45,7 @@ async def let_leases_end(clock: ClockedStore, workers: list[Upkeep]) -> None:
 async def hold(clock: ClockedStore, queue: qo.Queue, jobs: int, *groups: str) -> None:
     for _ in range(jobs):
         await queue.submit("build", groups=list(groups))
-    await clock.claim(worker="dead", tasks=["build"], places=jobs, lease_ms=LEASE_MS, claim_id=f"{jobs}{groups}")
+    await clock.claim(worker="dead", tasks=["build"], capacity=jobs, lease_ms=LEASE_MS, claim_id=f"{jobs}{groups}")
 
 
 async def test_swept_slots_are_told_once_by_one_of_the_workers(
@@ -73,7 +73,7 @@ async def test_slots_that_another_step_swept_are_told_too(
     await hold(clock, queue, 1, "gpu")
     for _ in range(8):
         clock.now += LEASE_MS // 6
-        await clock.claim(worker="w", tasks=["other"], places=1, lease_ms=LEASE_MS, claim_id=str(clock.now))
+        await clock.claim(worker="w", tasks=["other"], capacity=1, lease_ms=LEASE_MS, claim_id=str(clock.now))
 
     await workers[0].catch_up()
     await workers[1].catch_up()
@@ -116,7 +116,7 @@ async def test_a_running_worker_tells_what_it_swept(
     worker.task("build")(lambda: None)
     await queue.set_limit("gpu", 1)
     await queue.submit("build", groups=["gpu"])
-    await queue.store.claim(worker="dead", tasks=["build"], places=1, lease_ms=1, claim_id="c")
+    await queue.store.claim(worker="dead", tasks=["build"], capacity=1, lease_ms=1, claim_id="c")
 
     async def told() -> bool:
         return bool(cleaned(caplog))

@@ -12,7 +12,7 @@ from qo.worker import exchange
 from tests.worker.running import running, soon, state_is, until
 
 MANY = 60
-PLACES = 4
+CAPACITY = 4
 
 
 async def test_an_outcome_is_sent_while_a_claim_is_still_under_way(queue: qo.Queue) -> None:
@@ -47,25 +47,25 @@ async def test_an_outcome_is_sent_while_a_claim_is_still_under_way(queue: qo.Que
 
 
 async def test_claims_under_way_and_running_jobs_never_exceed_the_capacity(queue: qo.Queue) -> None:
-    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    worker = qo.Worker(queue, "worker-1", concurrency=CAPACITY)
     claim, calls = queue.store.claim, 0
     third_has_begun = asyncio.Event()
     asked = inside = 0
     seen: list[int] = []
 
-    async def counted(*, places: int, **wanted: Any) -> Any:
+    async def counted(*, capacity: int, **wanted: Any) -> Any:
         nonlocal asked, calls
         calls += 1
-        asked += places
+        asked += capacity
         seen.append(asked + inside)
         try:
             if calls == 2:
                 await soon(third_has_begun.wait())  # so that two are under way for sure
             elif calls == 3:
                 third_has_begun.set()
-            return await claim(places=places, **wanted)
+            return await claim(capacity=capacity, **wanted)
         finally:
-            asked -= places
+            asked -= capacity
 
     queue.store.claim = counted  # type: ignore[method-assign]
 
@@ -83,7 +83,7 @@ async def test_claims_under_way_and_running_jobs_never_exceed_the_capacity(queue
 
     ended = await queue.jobs(status="succeeded", limit=MANY + 1)
     assert (len(ended), {job.attempts for job in ended}) == (MANY, {1})
-    assert max(seen) == PLACES
+    assert max(seen) == CAPACITY
 
 
 async def test_claims_whose_answers_were_lost_are_repeated_and_lose_nothing(
@@ -91,7 +91,7 @@ async def test_claims_whose_answers_were_lost_are_repeated_and_lose_nothing(
 ) -> None:
     """Two of them at once: what the first has got must not be taken for what the second asked for."""
     monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
-    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    worker = qo.Worker(queue, "worker-1", concurrency=CAPACITY)
     claim = queue.store.claim
     answers_lost = 0
 
@@ -162,7 +162,7 @@ async def test_a_claim_id_is_never_used_again_once_it_was_answered(
 ) -> None:
     """When its jobs have ended it is a new id to the store, and the jobs that it takes would be lost."""
     monkeypatch.setattr(exchange, "TRY_AGAIN_SECONDS", 0.01)
-    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    worker = qo.Worker(queue, "worker-1", concurrency=CAPACITY)
     claim, calls = queue.store.claim, 0
     answered: set[str] = set()
     used_again: set[str] = set()
@@ -193,7 +193,7 @@ async def test_a_claim_id_is_never_used_again_once_it_was_answered(
 
 
 async def test_a_worker_that_is_stopped_with_two_under_way_loses_nothing(queue: qo.Queue) -> None:
-    worker = qo.Worker(queue, "worker-1", concurrency=PLACES)
+    worker = qo.Worker(queue, "worker-1", concurrency=CAPACITY)
     claim, claims = queue.store.claim, 0
 
     async def stopped_in_the_middle(**wanted: Any) -> Any:

@@ -26,7 +26,7 @@ from tests.worker.worker_process import LIMITS, TASKS, Options, until, workers_n
 
 JOBS = 1000
 WORKERS = 8
-PLACES = 3
+CAPACITY = 3
 KILL_EVERY_SECONDS = 0.25
 LONGEST_RUN_SECONDS = 300
 """a net; a run takes a fraction of it"""
@@ -48,7 +48,7 @@ async def test_a_thousand_jobs_on_killed_workers_succeed_once_each_within_limits
         ]
     )
     async with asyncio.timeout(LONGEST_RUN_SECONDS), Witness.listening() as witness:
-        options = Options(url=url, settings=SETTINGS, concurrency=PLACES, witness_port=witness.port)
+        options = Options(url=url, settings=SETTINGS, concurrency=CAPACITY, witness_port=witness.port)
         async with workers_nursery(options) as workers:
             fire = Fire(queue, witness, workers, rng)
             await fire.until_all_have_succeeded()

@@ -125,7 +125,7 @@ async def test_the_jobs_of_a_dead_worker_come_back_in_their_old_places_one_lease
 ) -> None:
     jobs = [await queue.submit("build") for _ in range(3)]
     dead = await queue.store.claim(
-        worker="dead", tasks=["build"], places=2, lease_ms=round(LEASE_SECONDS * 1000), claim_id="its last"
+        worker="dead", tasks=["build"], capacity=2, lease_ms=round(LEASE_SECONDS * 1000), claim_id="its last"
     )
     died_at = time.monotonic()
     order: list[tuple[str, int]] = []
@@ -264,7 +264,7 @@ async def test_a_worker_that_was_forgotten_registers_again(queue: qo.Queue, monk
         await until(is_registered)
         (before,) = found
         away.now = True
-        await queue.store.register(Registration(name="worker-1", instance=before.instance, tasks=(), places=0))
+        await queue.store.register(Registration(name="worker-1", instance=before.instance, tasks=(), capacity=0))
         await until(could_not_renew)
         meanwhile = await queue.workers()
         away.now = False

@@ -29,7 +29,7 @@ from tests.worker.running import running, soon
 from tests.worker.worker_process import Options, diary_of, started, until
 
 WORKERS = 3
-PLACES = 2
+CAPACITY = 2
 
 # --- worker processes -----------------------------------------------------------------------------------------
 
@@ -57,15 +57,15 @@ async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_
     diary, go_on = tmp_path / "diary", tmp_path / "go on"
     settings = {"concurrency": {"default_lease_duration_secs": lease_seconds}}
     with Server("valkey", aof="always") as server:
-        options = Options(url=server.url, settings=settings, concurrency=PLACES, diary=str(diary))
+        options = Options(url=server.url, settings=settings, concurrency=CAPACITY, diary=str(diary))
         async with await qo.connect(server.url, settings=settings) as queue, AsyncExitStack() as processes:
             # One job more than the capacity: a worker that loses a lease would see its job taken by another.
-            jobs = [await queue.submit("short", {"until": str(go_on)}) for _ in range(WORKERS * PLACES + 1)]
+            jobs = [await queue.submit("short", {"until": str(go_on)}) for _ in range(WORKERS * CAPACITY + 1)]
             workers = [
                 await processes.enter_async_context(started(msgspec.structs.replace(options, names=(f"worker-{n}",))))
                 for n in range(WORKERS)
             ]
-            await until(lambda: number_of_calls(diary, WORKERS * PLACES))
+            await until(lambda: number_of_calls(diary, WORKERS * CAPACITY))
             held = {lease.token for lease in await queue.store.leases()}
 
             await is_away(server, 1.2 * lease_seconds)
@@ -78,7 +78,7 @@ async def test_live_workers_keep_their_jobs_when_the_server_was_away_for_longer_
             logs = [await log_of(worker) for worker in workers]
 
             assert still_held == held
-            assert len(held) == WORKERS * PLACES
+            assert len(held) == WORKERS * CAPACITY
             assert await events_of(queue, [LEASE_LOST]) == []
             assert sorted(job_id for job_id, _, _ in diary_of(diary)) == sorted(job.id for job in jobs)
             await check_each_succeeded_once(queue, len(jobs))

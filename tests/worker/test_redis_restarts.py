@@ -25,7 +25,7 @@ RESTARTS = 20
 JOBS_BETWEEN_RESTARTS = 20
 JOBS = RESTARTS * JOBS_BETWEEN_RESTARTS + 50
 WORKERS = 4
-PLACES = 3
+CAPACITY = 3
 SUBMITTERS = 3
 AHEAD_AT_MOST = 40
 """how many jobs more are submitted than have been done, so that submits and restarts go on beside each other"""
@@ -49,7 +49,7 @@ async def test_a_server_restarted_and_killed_20_times_under_load_loses_nothing_a
             Witness.listening() as witness,
         ):
             await queue.set_limit("ports", LIMITS["ports"])
-            options = Options(url=server.url, settings=SETTINGS, concurrency=PLACES, witness_port=witness.port)
+            options = Options(url=server.url, settings=SETTINGS, concurrency=CAPACITY, witness_port=witness.port)
             async with workers_nursery(options) as workers:
                 for number in range(WORKERS):
                     await workers.order("start", f"worker-{number}")

@@ -98,7 +98,7 @@ def upkeep(clocked: qo.Queue, sent: Sent) -> Upkeep:
 
 async def confirming(queue: qo.Queue) -> str:
     job = await queue.submit("build", user="ada", tier="partner")
-    claimed = await queue.store.claim(worker="w", tasks=["build"], places=1, lease_ms=300_000, claim_id=job.id)
+    claimed = await queue.store.claim(worker="w", tasks=["build"], capacity=1, lease_ms=300_000, claim_id=job.id)
     (lease,) = claimed.leases
     await queue.store.finish(
         [Outcome(job_id=job.id, token=lease.token, state=State.CONFIRMING, message="Continue for 3 more iterations")]
@@ -208,7 +208,7 @@ async def claim_all(queue: qo.Queue, number: int) -> list[Lease]:
     leases: list[Lease] = []
     while len(leases) < number:
         claimed = await queue.store.claim(
-            worker="w", tasks=["build"], places=number - len(leases), lease_ms=300_000, claim_id=f"c{len(leases)}"
+            worker="w", tasks=["build"], capacity=number - len(leases), lease_ms=300_000, claim_id=f"c{len(leases)}"
         )
         assert claimed.leases
         leases += claimed.leases

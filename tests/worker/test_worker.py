@@ -16,10 +16,10 @@ from qo.values import Advance, Claimed, Held
 from tests.worker.running import running, soon, state_is, until
 
 
-async def test_no_more_run_at_once_than_the_worker_has_places(queue: qo.Queue) -> None:
+async def test_no_more_run_at_once_than_the_worker_has_capacity_for(queue: qo.Queue) -> None:
     worker = qo.Worker(queue, concurrency=3)
     running_now, most = 0, 0
-    all_places_are_taken = asyncio.Event()
+    all_capacity_is_taken = asyncio.Event()
 
     @worker.task
     async def count() -> None:
@@ -27,8 +27,8 @@ async def test_no_more_run_at_once_than_the_worker_has_places(queue: qo.Queue) -
         running_now += 1
         most = max(most, running_now)
         if running_now == 3:
-            all_places_are_taken.set()
-        await all_places_are_taken.wait()
+            all_capacity_is_taken.set()
+        await all_capacity_is_taken.wait()
         await asyncio.sleep(0.001)
         running_now -= 1
 
@@ -135,7 +135,7 @@ async def test_a_job_is_running_once_its_handler_runs(queue: qo.Queue, worker: q
         await state_is(queue, job.id, qo.State.RUNNING)
         assert (await queue.get(job.id)).worker == "worker-1"
         (info,) = await queue.workers()
-        assert (info.name, info.tasks, info.running, info.places) == ("worker-1", ("slow",), 1, 100)
+        assert (info.name, info.tasks, info.running, info.capacity) == ("worker-1", ("slow",), 1, 100)
         release.set()
         await queue.wait(job.id, timeout=10)
 

@@ -37,7 +37,7 @@ def building(queue: qo.Queue, name: str = "w") -> qo.Worker:
 
 
 def registration(name: str = "w", **fields: Any) -> Registration:
-    return Registration(name=name, tasks=(TaskOptions(name="build"),), places=1, **fields)
+    return Registration(name=name, tasks=(TaskOptions(name="build"),), capacity=1, **fields)
 
 
 async def names(queue: qo.Queue) -> list[str]:
@@ -126,7 +126,7 @@ async def test_a_heartbeat_registers_again_what_is_missing_and_records_no_limits
         await are_there(queue, "w")
         (before,) = await queue.workers()
         audit = await queue.audit()
-        gone = Registration(name="w", instance=before.instance, tasks=(), places=0)
+        gone = Registration(name="w", instance=before.instance, tasks=(), capacity=0)
         await queue.store.register(gone)
         missing = await names(queue)
 
@@ -134,7 +134,7 @@ async def test_a_heartbeat_registers_again_what_is_missing_and_records_no_limits
         (after,) = await queue.workers()
 
         assert missing == []
-        assert (after.instance, after.tasks, after.places) == (before.instance, ("build",), 2)
+        assert (after.instance, after.tasks, after.capacity) == (before.instance, ("build",), 2)
         assert (after.host, after.pid) == (socket.gethostname(), os.getpid())
         assert await queue.audit() == audit
         assert [(entry.by, entry.subject) for entry in audit] == [("w", "gpu")]
@@ -192,7 +192,7 @@ async def test_a_worker_that_stops_while_it_registers_again_is_gone_afterwards(q
     async with running(worker):
         await are_there(queue, "w")
         (own,) = await queue.workers()
-        await register(Registration(name="w", instance=own.instance, tasks=(), places=0))
+        await register(Registration(name="w", instance=own.instance, tasks=(), capacity=0))
         await soon(registering.wait())
         worker.stop()
         loop.call_later(0.5, go_on.set)  # a goodbye that overtakes comes sooner

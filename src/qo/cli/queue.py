@@ -43,7 +43,7 @@ def list_line(target: Target, *, limit: int) -> None:
         return
     if waiting:
         show_jobs(waiting)
-    workers = f"{counted(figures.workers, 'worker')} with {counted(figures.places, 'place')}"
+    workers = f"{counted(figures.workers, 'worker')} with a capacity of {figures.capacity}"
     say(f"{counted(figures.waiting, 'job')} in line, {figures.running} running on {workers}.")
     if paused:
         say(f"Paused: {', '.join(paused)}.")

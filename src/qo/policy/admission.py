@@ -104,9 +104,9 @@ def timeout_milliseconds(span: float | timedelta) -> int:
     return found
 
 
-def retry_after(*, over: int, average_seconds: float, places: int, step_seconds: float) -> timedelta:
+def retry_after(*, over: int, average_seconds: float, capacity: int, step_seconds: float) -> timedelta:
     """When a refused caller should try again: once the jobs above the cap have run, rounded up to the next step."""
-    seconds = (over + 1) * average_seconds / max(places, 1)
+    seconds = (over + 1) * average_seconds / max(capacity, 1)
     return timedelta(seconds=max(1, math.ceil(seconds / step_seconds)) * step_seconds)
 
 

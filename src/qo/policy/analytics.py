@@ -16,7 +16,7 @@ class Analytics(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     running: int
     workers: int
-    places: int
+    capacity: int
     minutes: int
     submitted: int
     ended: dict[str, int]
@@ -39,7 +39,7 @@ def analyse(*, waiting: int, workers: Sequence[WorkerInfo], series: Sequence[Ser
         waiting=waiting,
         running=sum(worker.running for worker in workers),
         workers=len(workers),
-        places=sum(worker.places for worker in workers),
+        capacity=sum(worker.capacity for worker in workers),
         minutes=minutes,
         submitted=counts.get("submitted", 0),
         ended={name.removeprefix("ended:"): count for name, count in counts.items() if name.startswith("ended:")},

@@ -29,7 +29,7 @@ MAX_WHOLE_NUMBER = 2**53
 """The largest whole number that every store holds exactly."""
 MAX_QUOTA_JITTER_MS = 3_600_000
 MAX_COUNT = 2**31 - 1
-"""The most slots, places, attempts and the like: the largest plain integer of every store."""
+"""The most slots, capacity, attempts and the like: the largest plain integer of every store."""
 MAX_SPAN_MS = 100 * 366 * 86_400_000
 MAX_TIME_MS = 253_370_764_800_000
 """The beginning of the year 9999, the last that Python's datetime holds."""

@@ -172,7 +172,7 @@ def _queued(blockers: Blockers, holders: Sequence[Holder], now: datetime) -> str
     if reasons:
         return f"{place}, {'and' if ahead else 'but'} {'; '.join(reasons)}."
     if ahead == 0:
-        return f"{place} and starts as soon as a worker has a free place."
+        return f"{place} and starts as soon as a worker has free capacity."
     return f"{place}; nothing else holds it up."
 
 

@@ -146,7 +146,7 @@ class Estimator:
         if not forecast.has_data:
             return base_estimate(
                 position=job.position,
-                active_workers=forecast.places,
+                active_workers=forecast.capacity,
                 average_seconds=average.seconds,
                 settings=self._settings.estimate,
                 basis=average.basis,

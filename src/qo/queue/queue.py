@@ -20,7 +20,7 @@ from qo.loops.portions import Portion, payload_size, submission_count
 from qo.loops.system import SYSTEM, System
 from qo.policy.admission import make_submission, retry_after
 from qo.policy.checks import shown
-from qo.policy.estimates.durations import places_among
+from qo.policy.estimates.durations import capacity_among
 from qo.policy.groups import GLOBAL
 from qo.policy.presenting import present, usage_of_user
 from qo.queue.averages import average_duration
@@ -187,7 +187,7 @@ class Queue(Changing, Reading, Limiting):
         wait = retry_after(
             over=answer.waiting - answer.cap,
             average_seconds=average.seconds,
-            places=places_among(workers, limit=(await self.store.groups([GLOBAL]))[0].limit),
+            capacity=capacity_among(workers, limit=(await self.store.groups([GLOBAL]))[0].limit),
             step_seconds=self.settings.queue.retry_after_step_secs,
         )
         is_guess = average.basis is Basis.FIRST_GUESS or not workers

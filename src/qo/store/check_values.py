@@ -168,8 +168,8 @@ def check_registration(registration: Registration) -> None:
             check_number("limit of task", task.limit, 0, of=task.name)
         if task.max_attempts is not None:
             check_number("max_attempts of task", task.max_attempts, 1, of=task.name)
-    # A worker that says goodbye has no tasks, and then its places mean nothing.
-    check_number("places", registration.places, 1 if named else 0)
+    # A worker that says goodbye has no tasks, and then its capacity means nothing.
+    check_number("capacity", registration.capacity, 1 if named else 0)
     check_limits(registration.limits, exactly=Source.CONFIGURATION)
     check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)
     check_number("lease_ms", registration.lease_ms, 1, MAX_SPAN_MS)

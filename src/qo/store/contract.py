@@ -138,14 +138,14 @@ class Store(Reading, Protocol):
         *,
         worker: str,
         tasks: Sequence[str],
-        places: int,
+        capacity: int,
         lease_ms: int,
         claim_id: str,
     ) -> Claimed:
-        """Take up to `places` jobs, first in line first, that have a free slot in every group.
+        """Take up to `capacity` jobs, first in line first, that have a free slot in every group.
 
         A known claim id: the answer is that claim's live leases, and nothing else happens.
-        Otherwise it begins with `catch_up`. Then it examines candidates of `tasks` until `places` jobs are taken, no
+        Otherwise it begins with `catch_up`. Then it examines candidates of `tasks` until `capacity` jobs are taken, no
         candidate is left, `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of the
         jobs taken have `bounds.claim_bytes` or more. A job is taken together with all its slots. It becomes `starting`,
         an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
@@ -292,13 +292,13 @@ class Store(Reading, Protocol):
         place, and its ticket is renewed. A new holder gets a place (no boost) and enters the line. After each ticket,
         and at the end of every other step that writes, slots are handed over:
 
-        The candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has a free
-        place (its `places` less the job leases it holds). Each is examined, as long as a ticket is among the candidates
-        and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all its slots
-        gets them. A job that could start is left to its worker, the first by name with a free place: its slots and that
-        place are reserved during this hand-over, and the next job of its lane is a candidate. A lane whose candidate
-        only reserved slots block is passed over. So nothing gets past a job or a caller that could go now, and no slot
-        stays idle for one that could not.
+        The candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has free
+        capacity (its `capacity` less the job leases it holds). Each is examined, as long as a ticket is among the
+        candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all
+        its slots gets them. A job that could start is left to its worker, the first by name with free capacity: during
+        this hand-over its slots are reserved, that worker can take one job less, and the next job of the lane is a
+        candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job or a
+        caller that could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease. One that is handed over later is a lease of at
         most HANDED_OVER_LEASE_MS until its first renewal, and the event `granted` brings it. With `wait_ms` 0 a ticket

@@ -29,7 +29,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     replaces: str | None = None
     """An instance that is known to be dead. This worker takes over its name."""
     tasks: tuple[TaskOptions, ...]
-    places: int
+    capacity: int
     limits: tuple[Limit, ...] = ()
     """The limits of the worker's configuration."""
     lifetime_ms: int = 30_000
@@ -43,7 +43,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     instance: str = ""
     tasks: tuple[str, ...]
-    places: int
+    capacity: int
     running: int
     registered_at: datetime
     heard_at: datetime

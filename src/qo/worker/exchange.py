@@ -30,7 +30,7 @@ class StoppedBeforeStart(Exception):
 
 
 class Exchange:
-    """The calls of a running worker to its store, about the jobs in its places.
+    """The calls of a running worker to its store, about the jobs in its `Places`.
 
     The worker awaits one round trip at a time. When there is much to send or to claim, the next one has begun already.
     """
@@ -172,7 +172,7 @@ class Exchange:
             claimed = await self._store.claim(
                 worker=self._places.worker,
                 tasks=list(self._places.tasks),
-                places=jobs,
+                capacity=jobs,
                 lease_ms=self._places.lease_ms,
                 claim_id=claim_id,
             )

@@ -63,7 +63,7 @@ def _registration(queue: Queue, places: Places, instance: str) -> Registration:
         name=places.worker,
         instance=instance,
         tasks=tasks,
-        places=places.capacity,
+        capacity=places.capacity,
         limits=queue.configured_limits(),
         lifetime_ms=LIFETIME_MS,
         lease_ms=places.lease_ms,

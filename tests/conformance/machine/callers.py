@@ -33,9 +33,9 @@ class Callers(Scene):
 
     @action()
     def callers_compete_with_jobs(self, data: st.DataObject) -> None:
-        """A worker with few places, jobs it could take, and callers behind them, all for the slots of one group."""
+        """A worker of little capacity, jobs it could take, and callers behind them, all for the slots of one group."""
         tasks = tuple(TaskOptions(name=task) for task in TASKS)
-        self.do("register", Registration(name="w1", tasks=tasks, places=data.draw(st.integers(1, 2))))
+        self.do("register", Registration(name="w1", tasks=tasks, capacity=data.draw(st.integers(1, 2))))
         number = data.draw(st.integers(1, 3))
         self.do("set_limits", [Limit(group="gpu", slots=number, source=Source.OPERATOR)])
         jobs = [Submission(id=f"g{self.submitted + index}", task="scan", groups=("gpu",)) for index in range(2)]

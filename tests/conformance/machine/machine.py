@@ -39,8 +39,8 @@ class StoreMachine(Submitting, Running, People, Limits, Callers, Workers, Upkeep
         """A few workers, limits and jobs, so that short histories are about something."""
         for worker in data.draw(some_of(WORKERS, most=2)):
             tasks = tuple(TaskOptions(name=task) for task in TASKS)
-            places = data.draw(st.integers(1, 3))
-            self.do("register", Registration(name=worker, tasks=tasks, places=places, lifetime_ms=DAY_MS))
+            capacity = data.draw(st.integers(1, 3))
+            self.do("register", Registration(name=worker, tasks=tasks, capacity=capacity, lifetime_ms=DAY_MS))
         wanted = data.draw(st.lists(limits, max_size=4))
         if wanted:
             self.do("set_limits", wanted)

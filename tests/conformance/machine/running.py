@@ -72,9 +72,9 @@ class Submitting(Scene):
 class Running(Scene):
     """Workers claim, renew, report and finish."""
 
-    def claim(self, worker: str, tasks: Iterable[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
+    def claim(self, worker: str, tasks: Iterable[str], capacity: int, lease_ms: int, claim_id: str) -> Claimed:
         claimed: Claimed = self.do(
-            "claim", worker=worker, tasks=list(tasks), places=places, lease_ms=lease_ms, claim_id=claim_id
+            "claim", worker=worker, tasks=list(tasks), capacity=capacity, lease_ms=lease_ms, claim_id=claim_id
         )
         return claimed
 
@@ -82,19 +82,19 @@ class Running(Scene):
         self.claims += 1
         return f"claim-{self.claims}"
 
-    @action(10, worker=st.sampled_from(WORKERS), places=st.integers(1, 8))
-    def claim_many(self, worker: str, places: int) -> None:
-        self.claim(worker, TASKS, places, LEASE_MS, self.new_claim_id())
+    @action(10, worker=st.sampled_from(WORKERS), capacity=st.integers(1, 8))
+    def claim_many(self, worker: str, capacity: int) -> None:
+        self.claim(worker, TASKS, capacity, LEASE_MS, self.new_claim_id())
 
     @action(
         3,
         worker=st.sampled_from(WORKERS),
         tasks=some_of((*TASKS, UNKNOWN), most=3),
-        places=st.integers(1, 3),
+        capacity=st.integers(1, 3),
         lease_ms=st.sampled_from([LEASE_MS, 20 * SECOND_MS]),
     )
-    def claim_some(self, worker: str, tasks: tuple[str, ...], places: int, lease_ms: int) -> None:
-        self.claim(worker, tasks, places, lease_ms, self.new_claim_id())
+    def claim_some(self, worker: str, tasks: tuple[str, ...], capacity: int, lease_ms: int) -> None:
+        self.claim(worker, tasks, capacity, lease_ms, self.new_claim_id())
 
     @action(when=lambda self: self.claims)
     def claim_again(self, data: st.DataObject) -> None:

@@ -177,7 +177,7 @@ registrations = st.builds(
     replaces=seldom(st.sampled_from(INSTANCES)),
     limits=seldom(configured_limits, ()),
     tasks=st.lists(task_options, max_size=3, unique_by=lambda task: task.name).map(tuple),
-    places=st.integers(1, 3),
+    capacity=st.integers(1, 3),
     lifetime_ms=st.sampled_from([30 * SECOND_MS, DAY_MS]),
     lease_ms=st.sampled_from([LEASE_MS, LEASE_MS, 5 * LEASE_MS]),
     host=st.sampled_from([None, "here"]),

@@ -67,11 +67,11 @@ def test_a_limit_stays_as_long_as_the_job_that_brought_it(real: StoreUnderTest) 
 def test_a_job_enters_anew_when_its_task_drops_a_group_that_the_job_names_itself(real: StoreUnderTest) -> None:
     with_group = TaskOptions(name="build", groups=("gpu",))
     steps = [
-        step("register", Registration(name="w2", tasks=(with_group,), places=1), now=NOON),
+        step("register", Registration(name="w2", tasks=(with_group,), capacity=1), now=NOON),
         step("set_limits", [Limit(group="gpu", slots=0, source=Source.OPERATOR)], now=NOON),
         step("submit", [Submission(id="y10", task="build", groups=("gpu",))], now=NOON),
         step("set_limits", [Limit(group="gpu", slots=1, source=Source.OPERATOR)], now=NOON),
-        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), places=2), now=NOON),
+        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), capacity=2), now=NOON),
     ]
     check_both_agree(real, steps)
 
@@ -81,7 +81,7 @@ def test_a_job_that_asks_for_confirmation_says_nothing_but_what_it_asks(real: St
     token = str(NOON * 1000)
     steps = [
         step("submit", [Submission(id="y2", task="scan")], now=NOON),
-        step("claim", worker="w2", tasks=["scan"], places=1, lease_ms=20000, claim_id="claim-1", now=NOON),
+        step("claim", worker="w2", tasks=["scan"], capacity=1, lease_ms=20000, claim_id="claim-1", now=NOON),
         step("advance", [Advance(job_id="y2", token=token, message="because")], now=NOON),
         step("finish", [Outcome(job_id="y2", token=token, state=State.CONFIRMING)], now=NOON),
     ]
@@ -93,7 +93,7 @@ def test_a_job_handed_back_twice_in_one_call_is_handed_back_once(real: StoreUnde
     token = str(NOON * 1000)
     steps = [
         step("submit", [Submission(id="a4", task="mail")], now=NOON),
-        step("claim", worker="w2", tasks=["mail"], places=1, lease_ms=60000, claim_id="claim-1", now=NOON),
+        step("claim", worker="w2", tasks=["mail"], capacity=1, lease_ms=60000, claim_id="claim-1", now=NOON),
         step(
             "finish",
             [
@@ -112,8 +112,8 @@ def test_a_running_job_is_not_counted_in_a_group_that_its_task_names_only_since(
     with_group = TaskOptions(name="scan", groups=("provider:ollama",))
     steps = [
         step("submit", [Submission(id="y3", task="scan")], now=NOON),
-        step("claim", worker="w3", tasks=["scan"], places=1, lease_ms=60000, claim_id="claim-1", now=NOON),
-        step("register", Registration(name="w2", tasks=(with_group,), places=3), now=NOON),
+        step("claim", worker="w3", tasks=["scan"], capacity=1, lease_ms=60000, claim_id="claim-1", now=NOON),
+        step("register", Registration(name="w2", tasks=(with_group,), capacity=3), now=NOON),
         step("set_limits", [Limit(group="provider:ollama", slots=3, source=Source.TIER)], now=NOON),
     ]
     check_both_agree(real, steps)
@@ -141,7 +141,7 @@ def test_groups_that_were_closed_open_again_a_portion_at_a_time(real: StoreUnder
     closed = dict.fromkeys(("gpu", "api", "disk"), 1000)
     steps = [
         step("submit", [Submission(id="a0", task="scan")], now=NOON),
-        step("claim", worker="w1", tasks=["scan"], places=1, lease_ms=60_000, claim_id="c", now=NOON),
+        step("claim", worker="w1", tasks=["scan"], capacity=1, lease_ms=60_000, claim_id="c", now=NOON),
         step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.QUEUED, closed=closed)], now=NOON),
         step("catch_up", now=NOON + 1000),
         step("catch_up", now=NOON + 1000),
@@ -154,7 +154,7 @@ def test_slots_are_handed_over_after_every_caller_also_after_one_that_holds_its_
     again = Ticket(holder="first", groups=("api",), lease_ms=60_000, wait_ms=15_000)
     other = Ticket(holder="second", groups=("api",), lease_ms=60_000, wait_ms=15_000)
     steps = [
-        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), places=2), now=NOON),
+        step("register", Registration(name="w1", tasks=(TaskOptions(name="build"),), capacity=2), now=NOON),
         step(
             "submit",
             [Submission(id="goes", task="build"), Submission(id="blocked", task="build", groups=("gpu",))],
@@ -176,7 +176,7 @@ def test_a_job_that_upkeep_fails_may_be_forgotten_in_the_same_step(real: StoreUn
     )
     steps = [
         step("submit", [Submission(id="a0", task="scan")], now=NOON),
-        step("claim", worker="w1", tasks=["scan"], places=1, lease_ms=60_000, claim_id="c", now=NOON),
+        step("claim", worker="w1", tasks=["scan"], capacity=1, lease_ms=60_000, claim_id="c", now=NOON),
         step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.CONFIRMING)], now=NOON),
         step("upkeep", rules, now=NOON + 1000),
     ]

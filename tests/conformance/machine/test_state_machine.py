@@ -30,7 +30,7 @@ twins_nightly = pytest.mark.parametrize(
 @every_bounds
 @twins_nightly
 def test_the_store_does_what_the_model_does(real: StoreUnderTest, step_bounds: Bounds) -> None:
-    run_state_machine_as_test(machine_for(real, step_bounds))
+    run_state_machine_as_test(machine_for(real, step_bounds), settings=exploration.FIXED_HISTORIES)
 
 
 @pytest.mark.histories

@@ -355,7 +355,7 @@ class Line:
         open_tasks = {task for task in tasks if self.gates_have_room(task)}
         return next((job for job in self.in_line() if job.task in open_tasks and self.is_candidate(job)), None)
 
-    def search_whole_line(self, tasks: Collection[str], places: int) -> list[str]:
+    def search_whole_line(self, tasks: Collection[str], capacity: int) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
         again. What a claim takes must be the same."""
         line, taken_in = self.in_line(), Counter[str]()
@@ -365,7 +365,7 @@ class Line:
             groups = self.groups_of_job(job)
             return job.id not in taken and all(self.has_room(group, taken_in[group]) for group in groups)
 
-        while len(taken) < places:
+        while len(taken) < capacity:
             first = next((job for job in line if job.task in tasks and could_start(job)), None)
             if first is None:
                 break
@@ -382,7 +382,7 @@ class Line:
         full lease.
         """
         spoken_for = Counter[str]()  # slots by group, for jobs that their workers will take
-        promised = Counter[str]()  # places by worker, likewise
+        promised = Counter[str]()  # how many jobs by worker, likewise
         done_with: list[JobRow | TicketRow] = []
         done_lanes: set[Lane] = set()
         examined = 0
@@ -435,13 +435,13 @@ class Line:
         return min(candidates, key=lambda waiting: certain(waiting.key))
 
     def workers_with_a_place(self, task: str, promised: Counter[str], now: int) -> list[str]:
-        """The live workers that handle a task and have a free place, by name."""
+        """The live workers that handle a task and have free capacity, by name."""
         return sorted(
             worker.name
             for worker in self.state.workers.values()
             if worker.expires_at > now
             and worker.handles(task)
-            and worker.places - self.running(worker.name) - promised[worker.name] > 0
+            and worker.capacity - self.running(worker.name) - promised[worker.name] > 0
         )
 
     def running(self, worker: str) -> int:

@@ -117,7 +117,7 @@ class Model(Submitting, Running, People):
             name=registration.name,
             instance=registration.instance,
             tasks=registration.tasks,
-            places=registration.places,
+            capacity=registration.capacity,
             lifetime_ms=registration.lifetime_ms,
             registered_at=now,
             heard_at=now,

@@ -242,7 +242,7 @@ class Reads(Upkeep):
             name=row.name,
             instance=row.instance,
             tasks=tuple(options.name for options in row.tasks),
-            places=row.places,
+            capacity=row.capacity,
             running=self.running(row.name),
             registered_at=moment(row.registered_at),
             heard_at=moment(row.heard_at),
@@ -303,7 +303,7 @@ class Reads(Upkeep):
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
         is_due = any(job.task in tasks and self.is_due(job, now) for job in jobs)
         is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
-        return is_due or is_over or bool(self.search_whole_line(tasks, places=1))
+        return is_due or is_over or bool(self.search_whole_line(tasks, capacity=1))
 
     def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
         return {
@@ -383,7 +383,7 @@ class Reads(Upkeep):
                 name: {
                     "instance": row.instance,
                     "tasks": tuple(options.name for options in row.tasks),
-                    "places": row.places,
+                    "capacity": row.capacity,
                     "heard_at": row.heard_at,
                     "expires_at": row.expires_at,
                 }

@@ -19,16 +19,16 @@ class Running(Steps):
 
     @step
     def claim(
-        self, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str, now: int
+        self, *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str, now: int
     ) -> Claimed:
         known = [lease for _, lease in sorted(self.state.leases.items()) if lease.claim == claim_id]
         if known:
             return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
         due = self.deal_with_what_is_due(now)
-        right = self.search_whole_line(tasks, places)
+        right = self.search_whole_line(tasks, capacity)
         taken: list[LeaseRow] = []
         examined, taken_bytes, bound_reached = 0, 0, False
-        while len(taken) < places and not bound_reached:
+        while len(taken) < capacity and not bound_reached:
             job = self.first_candidate(tasks)
             if job is None:
                 break

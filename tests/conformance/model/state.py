@@ -147,7 +147,7 @@ class WorkerRow:
     name: str
     instance: str
     tasks: tuple[TaskOptions, ...]
-    places: int
+    capacity: int
     lifetime_ms: int
     registered_at: int
     heard_at: int

@@ -106,23 +106,23 @@ class ClaimArguments(TypedDict):
 
     worker: str
     tasks: Sequence[str]
-    places: int
+    capacity: int
     lease_ms: int
     claim_id: str
 
 
 async def claim(
-    store: Store, *, places: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
+    store: Store, *, capacity: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
     now: int | None = NOW,
 ) -> list[Lease]:  # fmt: skip
-    """All that a worker gets for its places, asking again as long as a bound was what ended the search."""
+    """All that a worker gets for its free capacity, asking again as long as a bound was what ended the search."""
     leases: list[Lease] = []
     for _ in range(_STEPS_AT_MOST):
         claimed = await at(store, now).claim(
-            worker=worker, tasks=tasks, places=places - len(leases), lease_ms=lease_ms, claim_id=fresh_id("claim")
+            worker=worker, tasks=tasks, capacity=capacity - len(leases), lease_ms=lease_ms, claim_id=fresh_id("claim")
         )
         leases += claimed.leases
-        if not claimed.more or len(leases) == places:
+        if not claimed.more or len(leases) == capacity:
             return leases
     raise AssertionError("a claim said `more` without end")
 
@@ -254,10 +254,10 @@ async def acquire(store: Store, holder: str, *groups: str, now: int | None = NOW
 
 
 async def register(
-    store: Store, name: str = "w1", *tasks: str | TaskOptions, places: int = 1, now: int | None = NOW, **fields: Any
+    store: Store, name: str = "w1", *tasks: str | TaskOptions, capacity: int = 1, now: int | None = NOW, **fields: Any
 ) -> Registered:
     options = tuple(TaskOptions(name=task) if isinstance(task, str) else task for task in tasks)
-    return await at(store, now).register(Registration(name=name, tasks=options, places=places, **fields))
+    return await at(store, now).register(Registration(name=name, tasks=options, capacity=capacity, **fields))
 
 
 def standing(tier: str = "partner", **fields: Any) -> Standing:

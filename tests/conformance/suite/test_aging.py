@@ -117,9 +117,9 @@ async def test_a_paused_background_job_that_ages_does_not_slip_out(store: Store)
         await age(store, now=NOW + hour * HOUR)
 
     assert await line(store) == ["background", "normal"]
-    assert ids(await claim(store, places=5, now=NOW + 6 * HOUR)) == ["normal"]
+    assert ids(await claim(store, capacity=5, now=NOW + 6 * HOUR)) == ["normal"]
     await at(store, NOW + 6 * HOUR).set_paused("priority:90", False)
-    assert ids(await claim(store, places=5, now=NOW + 6 * HOUR)) == ["background"]
+    assert ids(await claim(store, capacity=5, now=NOW + 6 * HOUR)) == ["background"]
 
 
 async def test_a_priority_set_by_a_person_replaces_what_aging_did(store: Store) -> None:

@@ -46,7 +46,7 @@ TOO_MANY_GROUPS = tuple(f"g{number}" for number in range(65))
 
 
 def asked(**fields: Any) -> dict[str, Any]:
-    return {"worker": "w1", "tasks": ["work"], "places": 1, "lease_ms": LEASE, "claim_id": "c1", **fields}
+    return {"worker": "w1", "tasks": ["work"], "capacity": 1, "lease_ms": LEASE, "claim_id": "c1", **fields}
 
 
 def limited(**fields: Any) -> Limit:
@@ -102,7 +102,7 @@ CALLS: list[tuple[str, Call]] = [
     ("worker", lambda store: at(store, NOW).claim(**asked(worker=""))),
     ("task", lambda store: at(store, NOW).claim(**asked(tasks=["a:b"]))),
     ("tasks", lambda store: at(store, NOW).claim(**asked(tasks="work"))),
-    ("places", lambda store: at(store, NOW).claim(**asked(places=0))),
+    ("capacity", lambda store: at(store, NOW).claim(**asked(capacity=0))),
     ("lease_ms", lambda store: at(store, NOW).claim(**asked(lease_ms=0))),
     ("claim_id", lambda store: at(store, NOW).claim(**asked(claim_id=LONG))),
     ("lease_ms", lambda store: at(store, NOW).renew([Renewal(holder="held", token="1", lease_ms=-1)])),
@@ -152,7 +152,7 @@ CALLS: list[tuple[str, Call]] = [
     ("wait_ms", lambda store: at(store, NOW).acquire([ticket("h", "gpu", wait_ms=-1)])),
     ("priority", lambda store: at(store, NOW).acquire([ticket("h", "gpu", priority=100)])),
     ("holder", lambda store: at(store, NOW).release([("", None)])),
-    ("places", lambda store: register(store, "w9", "work", places=0)),
+    ("capacity", lambda store: register(store, "w9", "work", capacity=0)),
     ("task", lambda store: register(store, "w9", "a:b")),
     ("group", lambda store: register(store, "w9", TaskOptions(name="work", groups=("user:u1",)))),
     ("groups", lambda store: register(store, "w9", TaskOptions(name="work", groups=TOO_MANY_GROUPS))),
@@ -186,7 +186,7 @@ def ended(**fields: Any) -> Outcome:
 
 
 def worker(**fields: Any) -> Registration:
-    return Registration(**{"name": "w9", "tasks": (TaskOptions(name="work"),), "places": 1, **fields})
+    return Registration(**{"name": "w9", "tasks": (TaskOptions(name="work"),), "capacity": 1, **fields})
 
 
 @pytest.fixture
@@ -291,7 +291,7 @@ async def test_names_that_mean_something_elsewhere_are_just_names(store: Store, 
     await submit(store, name, user=name, project=name, parent=name, unique=name)
     await submit(store, "second", user=name)
 
-    claimed = await at(store, NOW).claim(**asked(places=5))
+    claimed = await at(store, NOW).claim(**asked(capacity=5))
 
     assert [lease.job.id for lease in claimed.leases] == [name]
     assert [job.id for job in (await store.jobs(user=name, limit=10)).jobs] == ["second", name]

@@ -66,13 +66,13 @@ async def test_a_boost_never_crosses_into_another_priority(store: Store) -> None
 async def test_places_that_others_left_are_not_made_up_for(store: Store) -> None:
     """Boost counts places drawn, not jobs still waiting: two of the five before have started."""
     await submit_all(store, numbered("base", 10))
-    await claim(store, places=2)
+    await claim(store, capacity=2)
     await at(store, NOW).cancel(job_id="base00010")
 
     await submit(store, "boosted", user="u1", standing=standing(boost=5))
 
     assert (await line(store)).index("boosted") == 3
-    assert ids(await claim(store, places=4))[-1] == "boosted"
+    assert ids(await claim(store, capacity=4))[-1] == "boosted"
 
 
 async def test_a_place_drawn_anew_is_drawn_with_the_boost(store: Store) -> None:

@@ -36,7 +36,7 @@ async def test_jobs_and_callers_count_together_in_a_group(store: Store) -> None:
     await acquire(store, "h", "user:u1")
     await submit_all(store, "ab", user="u1")
 
-    claimed = await claim(store, places=5)
+    claimed = await claim(store, capacity=5)
 
     assert ids(claimed) == ["a"]
     assert await held(store, "user:u1") == {"user:u1": ["h", "a"]}
@@ -70,7 +70,7 @@ async def test_a_freed_slot_does_not_wait_for_a_job_that_no_worker_can_take(stor
 async def test_a_freed_slot_does_not_wait_for_a_worker_without_a_free_place(store: Store) -> None:
     await limit(store, "gpu", 1)
     lease = await start(store, "first", groups=("gpu",), worker="other")
-    await register(store, "w1", "work", places=1)
+    await register(store, "w1", "work", capacity=1)
     await submit(store, "busy")
     await claim(store, worker="w1")
     await submit(store, "job", groups=("gpu",))

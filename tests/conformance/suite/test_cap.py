@@ -212,7 +212,7 @@ async def test_a_better_standing_fills_the_next_day_before_the_cap_is_looked_at(
 
 async def test_jobs_that_run_are_not_in_line(store: Store) -> None:
     await submit_all(store, "abc")
-    await claim(store, places=2)
+    await claim(store, capacity=2)
 
     assert isinstance(await try_submit(store, "d", cap=2), Accepted)
     assert isinstance(await try_submit(store, "e", cap=2), Refusal)
@@ -227,7 +227,7 @@ async def test_jobs_in_line_count_whoever_they_belong_to_and_blocked_or_not(stor
 
 async def test_jobs_accepted_before_come_back_whatever_the_cap(store: Store) -> None:
     await submit_all(store, ["back", "expires", "fails"], cap=3)
-    back, _, fails = await claim(store, places=3)
+    back, _, fails = await claim(store, capacity=3)
     await submit_all(store, "abc", cap=3)
 
     await hand_back(store, back)

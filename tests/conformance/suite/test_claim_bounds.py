@@ -29,9 +29,9 @@ bounded_by = pytest.mark.bounded_by
 KILOBYTE = b'"' + b"x" * 998 + b'"'
 
 
-async def claim_once(store: Store, *, places: int = 10) -> Claimed:
+async def claim_once(store: Store, *, capacity: int = 10) -> Claimed:
     return await at(store, NOW).claim(
-        worker="w1", tasks=["work"], places=places, lease_ms=LEASE, claim_id=fresh_id("claim")
+        worker="w1", tasks=["work"], capacity=capacity, lease_ms=LEASE, claim_id=fresh_id("claim")
     )
 
 
@@ -170,7 +170,7 @@ async def test_due_jobs_of_many_groups_join_in_smaller_portions(store: Store) ->
 @bounded_by(portion=4)
 async def test_leases_of_many_groups_end_in_smaller_portions(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"], groups=MANY_GROUPS)
-    await claim(store, places=3)
+    await claim(store, capacity=3)
     await at(store, NOW + LEASE // 2).catch_up()
 
     portions = [await at(store, NOW + LEASE).catch_up() for _ in range(2)]

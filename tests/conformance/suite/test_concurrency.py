@@ -41,7 +41,7 @@ async def test_of_many_workers_that_claim_at_once_no_two_get_the_same_job(store:
     jobs = numbered("j", 60)
     await submit_all(store, jobs)
 
-    answers = await asyncio.gather(*(claim(store, places=3, worker=f"w{number}") for number in range(30)))
+    answers = await asyncio.gather(*(claim(store, capacity=3, worker=f"w{number}") for number in range(30)))
 
     taken = [job_id for leases in answers for job_id in ids(leases)]
     assert sorted(taken) == jobs
@@ -52,7 +52,7 @@ async def test_capacity_many_claims_at_once_never_take_more_than_the_limit(store
     await limit(store, "gpu", 7)
     await submit_all(store, numbered("j", 50), groups=("gpu",))
 
-    answers = await asyncio.gather(*(claim(store, places=4, worker=f"w{number}") for number in range(20)))
+    answers = await asyncio.gather(*(claim(store, capacity=4, worker=f"w{number}") for number in range(20)))
 
     leases = [lease for one in answers for lease in one]
     assert sorted(lease.slots["gpu"] for lease in leases) == list(range(7))
@@ -73,7 +73,7 @@ async def test_workers_that_claim_and_finish_at_once_run_every_job_once_and_in_b
 
     async def work(worker: str) -> None:
         while len(done) < len(jobs):
-            leases = await claim(store, places=2, worker=worker)
+            leases = await claim(store, capacity=2, worker=worker)
             for lease in leases:
                 for group in lease.slots:
                     running[group] += 1
@@ -103,7 +103,7 @@ async def test_the_same_id_submitted_many_times_at_once_is_one_job(store: Store)
 async def test_the_same_claim_sent_twice_at_once_is_one_claim(store: Store) -> None:
     await submit_all(store, "abcdef")
     claim_id = fresh_id("c")
-    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": claim_id}
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "capacity": 2, "lease_ms": LEASE, "claim_id": claim_id}
 
     first, second = await asyncio.gather(at(store, NOW).claim(**asked), at(store, NOW).claim(**asked))
 
@@ -113,7 +113,7 @@ async def test_the_same_claim_sent_twice_at_once_is_one_claim(store: Store) -> N
 
 async def test_the_same_finish_sent_twice_at_once_ends_one_lease(store: Store) -> None:
     await submit_all(store, "ab")
-    leases = await claim(store, places=2)
+    leases = await claim(store, capacity=2)
 
     answers = await asyncio.gather(*(succeed(store, *leases) for _ in range(5)))
 
@@ -131,7 +131,7 @@ async def test_reading_goes_on_while_others_write(store: Store) -> None:
         for _ in range(10):
             counts.append((await store.line(limit=0)).queued)
 
-    await asyncio.gather(read(), *(claim(store, places=5) for _ in range(6)))
+    await asyncio.gather(read(), *(claim(store, capacity=5) for _ in range(6)))
 
     assert counts == sorted(counts, reverse=True)
     assert (await store.line(limit=0)).queued == 0
@@ -152,7 +152,7 @@ async def test_capacity_open_and_one_owner_hold_after_every_step_of_a_busy_hour(
             case 0 | 1 | 2:
                 await at(store, now).submit([submission(f"j{number}", groups=groups, user=choose.choice(["u1", "u2"]))])
             case 3 | 4:
-                held += await claim(store, places=choose.randint(1, 3), now=now)
+                held += await claim(store, capacity=choose.randint(1, 3), now=now)
             case 5 if held:
                 await succeed(store, held.pop(choose.randrange(len(held))), now=now)
             case 6:

@@ -50,7 +50,7 @@ async def test_a_registration_sets_the_configurations_limits_before_anything_is_
     answer = await register(store, "w1", "work", limits=configured(gpu=1))
 
     assert answer.changed == (LimitChange(limit=configured(gpu=1)[0], before=None),)
-    assert ids(await claim(store, worker="w1", places=9)) == ["a"]
+    assert ids(await claim(store, worker="w1", capacity=9)) == ["a"]
 
 
 async def test_each_change_of_a_registration_is_recorded_with_what_there_was_and_the_worker(store: Store) -> None:
@@ -119,12 +119,12 @@ async def test_the_configurations_limit_of_a_task_is_set_before_the_tasks_own_wh
 async def test_a_lowered_limit_of_a_registration_lets_holders_finish_and_nobody_in(store: Store) -> None:
     await register(store, "w1", "work", limits=configured(gpu=3))
     await submit_all(store, "abcd", groups=("gpu",))
-    await claim(store, worker="w1", places=2)
+    await claim(store, worker="w1", capacity=2)
 
     await register(store, "w2", "work", limits=configured(gpu=1))
 
     assert (await group_status(store, "gpu")).active == 2
-    assert await claim(store, worker="w2", places=9) == []
+    assert await claim(store, worker="w2", capacity=9) == []
 
 
 @pytest.mark.parametrize("source", [source for source in Source if source is not Source.CONFIGURATION])

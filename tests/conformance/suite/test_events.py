@@ -38,7 +38,7 @@ FAR_AWAY = 150 * 365 * 24 * HOUR
 
 async def test_events_are_numbered_without_gaps_from_one(store: Store) -> None:
     await submit_all(store, "abc")
-    await claim(store, places=2)
+    await claim(store, capacity=2)
 
     feed = await store.events(0)
 
@@ -55,7 +55,7 @@ async def test_an_event_tells_when_what_and_of_whom(store: Store) -> None:
 
 async def test_only_wanted_events_are_given_and_the_cursor_passes_the_others(store: Store) -> None:
     await submit_all(store, "abc")
-    await claim(store, places=1)
+    await claim(store, capacity=1)
     await submit(store, "d")
 
     of_b = await store.events(0, subjects=["b"])
@@ -291,7 +291,7 @@ async def cause(store: Store, kind: str) -> None:
         await at(store, NOW).release([("holds", held.token)])
         return
     await limit(store, "work", 1)
-    (lease,) = await claim(store, places=1)
+    (lease,) = await claim(store, capacity=1)
     if kind == CANCEL_WANTED:
         await at(store, NOW).cancel(job_id=lease.job.id)
     else:
@@ -389,7 +389,7 @@ async def test_an_offer_gets_the_job_or_a_wake_up_and_never_both(store: Store) -
 
     found = await waiting
 
-    claimed = await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id="offered")
+    claimed = await store.claim(worker="w1", tasks=["work"], capacity=1, lease_ms=LEASE, claim_id="offered")
     assert [lease.job.id for lease in claimed.leases] == ["a"]
     assert found in (Claimed(more=True), Claimed(leases=claimed.leases))
     assert (await store.job("a")).attempts == 1

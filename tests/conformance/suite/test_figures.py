@@ -73,7 +73,7 @@ async def test_the_wait_of_each_start_is_counted_under_the_jobs_own_priority(sto
     await submit(store, "low", priority=70)
     await at(store, NOW + HOUR).upkeep(UpkeepRules(aging_period_ms=HOUR))
 
-    await claim(store, places=2, now=NOW + 2000)
+    await claim(store, capacity=2, now=NOW + 2000)
     await claim(store, now=NOW + 5000)
 
     assert await series(store, "wait:") == {"wait:50": (2, 4000), "wait:70": (1, 5000)}
@@ -108,11 +108,11 @@ async def test_a_lane_counts_once_each_time_it_is_put_aside(store: Store) -> Non
     lease = await start(store, "holder", user="u1")
     await submit_all(store, "ab", user="u1", groups=("gpu",))
     at_submit = await series(store, "rejected:")
-    await claim(store, places=5)
+    await claim(store, capacity=5)
     when_parked_already = await series(store, "rejected:")
     await succeed(store, lease)
-    await claim(store, places=5)
-    await claim(store, places=5)
+    await claim(store, capacity=5)
+    await claim(store, capacity=5)
 
     assert at_submit == when_parked_already == {"rejected:user": (1, 0)}
     assert await series(store, "rejected:") == {"rejected:user": (1, 0), "rejected:gpu": (1, 0)}

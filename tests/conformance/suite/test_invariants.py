@@ -53,7 +53,7 @@ async def test_capacity_holders_are_at_most_the_limit_at_every_commit(store: Sto
     seen = []
     held = []
     for number in range(6):
-        held += await claim(store, places=9)
+        held += await claim(store, capacity=9)
         await acquire(store, f"h{number}", "gpu", wait_ms=0)
         seen.append(await active(store, "gpu"))
         await succeed(store, held.pop(0))
@@ -64,16 +64,16 @@ async def test_capacity_holders_are_at_most_the_limit_at_every_commit(store: Sto
 async def test_capacity_a_lowered_limit_never_lets_holders_grow_until_below_again(store: Store) -> None:
     await limit(store, "gpu", 3)
     await submit_all(store, numbered("j", 9), groups=("gpu",))
-    held = await claim(store, places=3)
+    held = await claim(store, capacity=3)
     await limit(store, "gpu", 1)
     seen = []
     while held:
-        assert await claim(store, places=9) == []
+        assert await claim(store, capacity=9) == []
         await succeed(store, held.pop())
         seen.append(await active(store, "gpu"))
 
     assert seen == [2, 1, 0]
-    assert len(await claim(store, places=9)) == 1
+    assert len(await claim(store, capacity=9)) == 1
 
 
 async def test_all_or_nothing_a_running_job_holds_one_slot_of_each_of_its_limited_groups(store: Store) -> None:
@@ -147,7 +147,7 @@ async def test_open_a_group_is_open_exactly_when_it_has_room_and_parked_jobs_of_
     await at(store, NOW).set_paused("gpu", False)
     await at(store, NOW).cancel(job_id="x")
     x_gone = await open_groups()
-    (lease,) = await claim(store, tasks=["y"], places=9)
+    (lease,) = await claim(store, tasks=["y"], capacity=9)
     taken = await open_groups()
     await succeed(store, lease)
     freed = await open_groups()
@@ -196,7 +196,7 @@ async def test_conservation_every_accepted_job_is_in_exactly_one_state_and_none_
         ],
     )
     accepted = {job.id for job in (await store.jobs(limit=100)).jobs}
-    for number, lease in enumerate(await claim(store, places=10)):
+    for number, lease in enumerate(await claim(store, capacity=10)):
         match number % 5:
             case 0:
                 await succeed(store, lease)
@@ -243,7 +243,7 @@ async def test_free_deferral_whoever_waits_for_time_a_phase_or_a_person_holds_no
     assert (await store.job("j")).attempts == attempts
 
 
-async def test_work_conserving_a_claim_with_free_places_leaves_no_job_that_could_start(store: Store) -> None:
+async def test_work_conserving_a_claim_with_free_capacity_leaves_no_job_that_could_start(store: Store) -> None:
     await limit(store, "user:u1", 1)
     await limit(store, "gpu", 1)
     await submit_all(store, ["a1", "a2"], user="u1", groups=("gpu",))
@@ -251,8 +251,8 @@ async def test_work_conserving_a_claim_with_free_places_leaves_no_job_that_could
     await submit_all(store, ["c1", "c2"], user="u1")
     await submit_all(store, ["d1", "d2"])
 
-    assert ids(await claim(store, places=99)) == ["a1", "d1", "d2"]
-    assert await claim(store, places=99) == []
+    assert ids(await claim(store, capacity=99)) == ["a1", "d1", "d2"]
+    assert await claim(store, capacity=99) == []
 
 
 async def test_work_conserving_room_that_appears_is_used_by_the_very_next_claim(store: Store) -> None:
@@ -260,7 +260,7 @@ async def test_work_conserving_room_that_appears_is_used_by_the_very_next_claim(
     await submit_all(store, "abc", groups=("gpu",))
     started = []
     for _ in range(3):
-        (lease,) = await claim(store, places=9)
+        (lease,) = await claim(store, capacity=9)
         started.append(lease.job.id)
         await succeed(store, lease)
 

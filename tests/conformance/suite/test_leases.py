@@ -184,7 +184,7 @@ async def test_a_lost_lease_names_the_limited_groups_whose_slots_it_freed(store:
     for group in ("work", "gpu", "user:u1", "gone"):
         await limit(store, group, 2)
     await submit_all(store, "ab", user="u1", groups=("gpu", "gone", "unlimited"))
-    first, second = await claim(store, places=2)
+    first, second = await claim(store, capacity=2)
     await at(store, NOW).set_limits([Unlimited(group="gone")])
     await limit(store, "global", 5)
 
@@ -241,7 +241,7 @@ async def test_a_job_without_attempts_of_its_own_gets_its_tasks_when_it_first_st
     before = [(await store.job(job_id)).max_attempts for job_id in ("own", "tasks", "default")]
     await register(store, "w1", TaskOptions(name="work", max_attempts=1), "other")
 
-    leases = await claim(store, places=3, tasks=["work", "other"])
+    leases = await claim(store, capacity=3, tasks=["work", "other"])
 
     assert before == [5, None, None]
     assert [(lease.job.id, lease.job.max_attempts) for lease in leases] == [("own", 5), ("tasks", 1), ("default", 3)]
@@ -299,12 +299,12 @@ async def test_jobs_come_back_after_all_slots_are_free_so_none_is_put_aside_for_
 ) -> None:
     await limit(store, "gpu", 2)
     await submit_all(store, ["a", "b"], groups=("gpu",))
-    await claim(store, places=2)
+    await claim(store, capacity=2)
 
     await pass_time(store, since=NOW, until=NOW + LEASE)
 
     assert (await group_status(store, "gpu")).waiting == 0
-    assert ids(await claim(store, places=2, now=NOW + LEASE)) == ["a", "b"]
+    assert ids(await claim(store, capacity=2, now=NOW + LEASE)) == ["a", "b"]
 
 
 async def test_a_job_whose_worker_died_can_be_claimed_by_another_while_the_dead_one_is_fenced(store: Store) -> None:
@@ -322,7 +322,7 @@ async def test_a_job_whose_worker_died_can_be_claimed_by_another_while_the_dead_
 
 async def test_many_leases_that_ran_out_are_recovered_in_portions_until_none_is_left(store: Store) -> None:
     await submit_all(store, numbered("j", 20))
-    await claim(store, places=20)
+    await claim(store, capacity=20)
 
     back = await pass_time(store, since=NOW, until=NOW + LEASE)
 

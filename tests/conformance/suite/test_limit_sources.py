@@ -99,7 +99,7 @@ async def test_a_submits_limit_holds_for_the_job_itself(store: Store) -> None:
     own = Limit(group="gpu", slots=1, source=Source.SUBMIT)
     await submit_all(store, ["a", "b"], groups=("gpu",), limits=(own,))
 
-    assert ids(await claim(store, places=5)) == ["a"]
+    assert ids(await claim(store, capacity=5)) == ["a"]
 
 
 async def test_a_submits_limit_only_fills_an_empty_one_and_is_told_otherwise(store: Store) -> None:
@@ -119,7 +119,7 @@ async def test_a_workers_limit_on_its_task_is_that_of_the_newest_worker(store: S
     await submit_all(store, "abcde")
 
     assert ((await group_status(store, "work")).limit, (await group_status(store, "work")).source) == (3, Source.TASK)
-    assert len(await claim(store, places=9)) == 3
+    assert len(await claim(store, capacity=9)) == 3
 
 
 async def test_a_workers_limit_goes_when_the_newest_worker_names_none(store: Store) -> None:

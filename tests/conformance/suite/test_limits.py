@@ -51,10 +51,10 @@ async def test_no_more_jobs_of_a_group_run_than_its_limit(
     await limit(store, group, 2)
     await submit_all(store, "abcd", **fields)
 
-    first = await claim(store, places=9)
-    none = await claim(store, places=9)
+    first = await claim(store, capacity=9)
+    none = await claim(store, capacity=9)
     await succeed(store, first[0])
-    next_one = await claim(store, places=9)
+    next_one = await claim(store, capacity=9)
 
     assert (ids(first), none, ids(next_one)) == (["a", "b"], [], ["c"])
     assert await active(store, group) == 2
@@ -63,7 +63,7 @@ async def test_no_more_jobs_of_a_group_run_than_its_limit(
 async def test_without_a_limit_everything_runs(store: Store) -> None:
     await submit_all(store, numbered("j", 50), user="u1", groups=("gpu",))
 
-    assert len(await claim(store, places=50)) == 50
+    assert len(await claim(store, capacity=50)) == 50
 
 
 async def test_a_limit_of_zero_admits_nobody(store: Store) -> None:
@@ -71,7 +71,7 @@ async def test_a_limit_of_zero_admits_nobody(store: Store) -> None:
     await submit(store, "a", groups=("gpu",))
     await submit(store, "b")
 
-    assert ids(await claim(store, places=5)) == ["b"]
+    assert ids(await claim(store, capacity=5)) == ["b"]
 
 
 async def test_a_job_blocked_in_one_group_takes_nothing_from_its_others(store: Store) -> None:
@@ -80,7 +80,7 @@ async def test_a_job_blocked_in_one_group_takes_nothing_from_its_others(store: S
     await submit(store, "needs-both", groups=("gpu", "api"))
     await submit(store, "needs-api", groups=("api",))
 
-    claimed = await claim(store, places=5)
+    claimed = await claim(store, capacity=5)
 
     assert ids(claimed) == ["needs-api"]
     assert await active(store, "api") == 1
@@ -117,7 +117,7 @@ async def test_the_others_behind_nine_thousand_blocked_ones_are_claimed_at_once_
     await at(store, NOW).set_limits(one_each)
     await submit_list(store, [submission(job_id, user=job_id) for job_id in others])
 
-    claimed = ids(await claim(store, places=crowd + 1))
+    claimed = ids(await claim(store, capacity=crowd + 1))
 
     assert claimed == ["many00001", *others]
     assert (await group_status(store, "user:many")).waiting == 9 * crowd - 1
@@ -129,29 +129,29 @@ async def test_the_others_behind_nine_thousand_blocked_ones_are_claimed_at_once_
 @pytest.mark.parametrize("group", ["global", "work", "priority:50", "user:u1", "project:p1", "parent:p", "gpu"])
 async def test_a_first_limit_counts_those_already_running(store: Store, group: str) -> None:
     await submit_all(store, numbered("j", 52), user="u1", project="p1", parent="p", groups=("gpu",))
-    running = await claim(store, places=50)
+    running = await claim(store, capacity=50)
 
     await limit(store, group, 50)
-    full = await claim(store, places=9)
+    full = await claim(store, capacity=9)
     await limit(store, group, 49)
     await succeed(store, running[0])
-    still_full = await claim(store, places=9)
+    still_full = await claim(store, capacity=9)
     await succeed(store, running[1])
 
     assert (len(running), full, still_full) == (50, [], [])
-    assert ids(await claim(store, places=9)) == ["j00051"]
+    assert ids(await claim(store, capacity=9)) == ["j00051"]
     assert await active(store, group) == 49
 
 
 async def test_capacity_lowered_below_use_holders_finish_and_nobody_new_starts(store: Store) -> None:
     await limit(store, "gpu", 4)
     await submit_all(store, "abcdefg", groups=("gpu",))
-    running = await claim(store, places=4)
+    running = await claim(store, capacity=4)
 
     await limit(store, "gpu", 2)
     seen = []
     for lease in running:
-        seen.append((await active(store, "gpu"), ids(await claim(store, places=9))))
+        seen.append((await active(store, "gpu"), ids(await claim(store, capacity=9))))
         await succeed(store, lease)
 
     assert seen == [(4, []), (3, []), (2, []), (1, ["e"])]
@@ -160,13 +160,13 @@ async def test_capacity_lowered_below_use_holders_finish_and_nobody_new_starts(s
 async def test_a_raised_limit_admits_the_next_in_line(store: Store) -> None:
     await limit(store, "gpu", 1)
     await submit_all(store, "abcd", groups=("gpu",))
-    await claim(store, places=9)
-    blocked = await claim(store, places=9)
+    await claim(store, capacity=9)
+    blocked = await claim(store, capacity=9)
 
     await limit(store, "gpu", 3)
 
     assert blocked == []
-    assert ids(await claim(store, places=9)) == ["b", "c"]
+    assert ids(await claim(store, capacity=9)) == ["b", "c"]
 
 
 async def test_removing_a_limit_with_many_parked_keeps_the_exact_order(store: Store, crowd: int) -> None:
@@ -180,7 +180,7 @@ async def test_removing_a_limit_with_many_parked_keeps_the_exact_order(store: St
 
     assert parked == len(in_group)
     assert await line(store) == expected
-    assert ids(await claim(store, places=crowd)) == expected
+    assert ids(await claim(store, capacity=crowd)) == expected
 
 
 async def test_removing_where_there_is_no_limit_changes_nothing(
@@ -198,7 +198,7 @@ async def test_jobs_parked_in_one_group_and_then_freed_by_another_way_start_in_o
     await limit(store, "gpu", 1)
     holder = await start(store, "holder", groups=("gpu",))
     await submit_all(store, "abcdef", groups=("gpu",))
-    assert await claim(store, places=9) == []
+    assert await claim(store, capacity=9) == []
 
     await at(store, NOW).cancel(job_id="a")
     await at(store, NOW).move("f", before="b")
@@ -207,7 +207,7 @@ async def test_jobs_parked_in_one_group_and_then_freed_by_another_way_start_in_o
 
     started = []
     for _ in range(5):
-        (lease,) = await claim(store, places=9)
+        (lease,) = await claim(store, capacity=9)
         started.append(lease.job.id)
         await succeed(store, lease)
     assert started == ["e", "f", "b", "c", "d"]

@@ -35,7 +35,7 @@ async def test_a_moved_job_stands_directly_beside_the_other(
     await at(store, NOW).move(moved, **sides)
 
     assert await line(store) == order.split()
-    assert ids(await claim(store, places=5)) == order.split()
+    assert ids(await claim(store, capacity=5)) == order.split()
 
 
 async def test_a_moved_job_takes_on_the_neighbours_priority_and_its_group(store: Store) -> None:
@@ -68,12 +68,12 @@ async def test_a_job_moved_into_a_paused_priority_waits_and_moved_out_starts(sto
     await submit_all(store, ["a", "b"])
 
     await at(store, NOW).move("a", after="low")
-    held_back = ids(await claim(store, places=5))
+    held_back = ids(await claim(store, capacity=5))
     await submit(store, "c")
     await at(store, NOW).move("a", after="c")
 
     assert held_back == ["b"]
-    assert ids(await claim(store, places=5)) == ["c", "a"]
+    assert ids(await claim(store, capacity=5)) == ["c", "a"]
 
 
 async def test_any_number_of_jobs_can_be_moved_to_the_same_spot(store: Store) -> None:

@@ -35,7 +35,7 @@ async def registered_as(store: Store, name: str = "w1", *, now: int = NOW) -> st
 
 
 async def test_a_live_namesake_is_answered_with_where_it_runs_and_when_it_was_heard_of(store: Store) -> None:
-    await register(store, "w1", "build", places=4, instance="one", host="h1", pid=7)
+    await register(store, "w1", "build", capacity=4, instance="one", host="h1", pid=7)
     await at(store, NOW + 10 * SECOND).renew([], worker="w1", instance="one")
     await start(store, "a", task="build", worker="w1")
 
@@ -45,7 +45,7 @@ async def test_a_live_namesake_is_answered_with_where_it_runs_and_when_it_was_he
     assert answer == Registered(namesake=namesake, now_ms=NOW + 15 * SECOND)
     assert answer.namesake is not None
     known = answer.namesake
-    assert (known.instance, known.host, known.pid, known.places, known.running) == ("one", "h1", 7, 4, 1)
+    assert (known.instance, known.host, known.pid, known.capacity, known.running) == ("one", "h1", 7, 4, 1)
     assert (known.registered_at, known.heard_at) == (moment(NOW), moment(NOW + 10 * SECOND))
 
 
@@ -95,10 +95,10 @@ async def test_an_instance_that_is_known_to_be_dead_is_replaced_by_one_of_those_
 async def test_the_same_instance_may_register_again(store: Store) -> None:
     await register(store, "w1", "work", instance="one")
 
-    again = await register(store, "w1", "work", "mail", places=3, instance="one")
+    again = await register(store, "w1", "work", "mail", capacity=3, instance="one")
 
     (worker,) = await at(store, NOW).workers()
-    assert (again.namesake, worker.tasks, worker.places) == (None, ("work", "mail"), 3)
+    assert (again.namesake, worker.tasks, worker.capacity) == (None, ("work", "mail"), 3)
 
 
 async def test_who_leaves_takes_only_its_own_registration_with_it(store: Store) -> None:

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.small_bounds
 async def test_jobs_of_one_priority_start_in_the_order_they_joined_not_by_id(store: Store) -> None:
     await submit_all(store, ["c", "a", "b"])
 
-    assert ids(await claim(store, places=3)) == ["c", "a", "b"]
+    assert ids(await claim(store, capacity=3)) == ["c", "a", "b"]
 
 
 async def test_a_smaller_priority_goes_first_however_late_it_joined(store: Store) -> None:
@@ -50,7 +50,7 @@ async def test_a_smaller_priority_goes_first_however_late_it_joined(store: Store
     await submit(store, "zero", priority=0)
     await submit(store, "last", priority=99)
 
-    assert ids(await claim(store, places=5)) == ["zero", "urgent", "normal", "background", "last"]
+    assert ids(await claim(store, capacity=5)) == ["zero", "urgent", "normal", "background", "last"]
 
 
 async def test_without_a_priority_a_job_is_normal(store: Store) -> None:
@@ -87,28 +87,28 @@ async def test_a_worker_of_several_tasks_takes_them_in_one_order(store: Store) -
     for number, task in enumerate(["x", "y", "x", "z", "y", "x"]):
         await submit(store, f"{task}{number}", task=task)
 
-    assert ids(await claim(store, tasks=["z", "y", "x"], places=6)) == ["x0", "y1", "x2", "z3", "y4", "x5"]
+    assert ids(await claim(store, tasks=["z", "y", "x"], capacity=6)) == ["x0", "y1", "x2", "z3", "y4", "x5"]
 
 
 async def test_a_claim_returns_fewer_than_asked_and_being_empty_is_no_error(store: Store) -> None:
     await submit(store, "only")
 
-    assert ids(await claim(store, places=10)) == ["only"]
-    assert await claim(store, places=10) == []
+    assert ids(await claim(store, capacity=10)) == ["only"]
+    assert await claim(store, capacity=10) == []
 
 
 async def test_a_worker_is_never_given_a_task_it_does_not_handle(store: Store) -> None:
     await submit_all(store, numbered("y", 20), task="y", priority=10)
     await submit(store, "x", task="x", priority=90)
 
-    assert ids(await claim(store, tasks=["x"], places=30)) == ["x"]
-    assert await claim(store, tasks=["x"], places=30) == []
+    assert ids(await claim(store, tasks=["x"], capacity=30)) == ["x"]
+    assert await claim(store, tasks=["x"], capacity=30) == []
     assert await line(store) == numbered("y", 20)
 
 
 async def test_a_job_handed_back_keeps_its_place(store: Store) -> None:
     await submit_all(store, ["a", "b", "c"])
-    first, _ = await claim(store, places=2)
+    first, _ = await claim(store, capacity=2)
 
     await hand_back(store, first)
     await submit(store, "d")
@@ -194,7 +194,7 @@ async def test_what_a_bounded_claim_takes_is_the_exact_prefix(store: Store) -> N
     taken = []
     for _ in range(100):
         claimed = await at(store, NOW).claim(
-            worker="w", tasks=["work"], places=30, lease_ms=LEASE, claim_id=fresh_id("c")
+            worker="w", tasks=["work"], capacity=30, lease_ms=LEASE, claim_id=fresh_id("c")
         )
         taken += ids(claimed.leases)
         assert taken == ["many00001", *numbered("other", 9)][: len(taken)]
@@ -204,13 +204,13 @@ async def test_what_a_bounded_claim_takes_is_the_exact_prefix(store: Store) -> N
     assert len(taken) == 10
 
 
-def first_eligible(waiting: list[tuple[str, str, tuple[str, ...]]], limits: dict[str, int], places: int) -> list[str]:
+def first_eligible(waiting: list[tuple[str, str, tuple[str, ...]]], limits: dict[str, int], capacity: int) -> list[str]:
     """The rule of qo by looking at everybody: `waiting` are (id, task, groups) in the order of the line."""
     used = dict.fromkeys(limits, 0)
     started: list[str] = []
     for job_id, _, groups in waiting:
         limited = [group for group in groups if group in limits]
-        if len(started) < places and all(used[group] < limits[group] for group in limited):
+        if len(started) < capacity and all(used[group] < limits[group] for group in limited):
             started.append(job_id)
             for group in limited:
                 used[group] += 1
@@ -236,7 +236,7 @@ async def test_order_the_claimed_job_is_the_first_eligible_one(store: Store, see
     tasks = choose.sample(["x", "y", "z"], 2)
     waiting = [(job.id, job.task, job.groups) for job in (await store.jobs(status="queued")).jobs if job.task in tasks]
 
-    claimed = ids(await claim(store, tasks=tasks, places=15))
+    claimed = ids(await claim(store, tasks=tasks, capacity=15))
 
     assert claimed == first_eligible(waiting, limits, 15)
 
@@ -245,7 +245,7 @@ async def scripted_trace(store: Store) -> list[object]:
     """A fixed history of many kinds of steps, and everything that could be seen of it."""
     choose = random.Random(42)
     trace: list[object] = []
-    await register(store, "w1", TaskOptions(name="work", groups=("gpu",), limit=6), places=4)
+    await register(store, "w1", TaskOptions(name="work", groups=("gpu",), limit=6), capacity=4)
     await limit(store, "gpu", 3)
     held = []
     for number in range(120):
@@ -257,7 +257,7 @@ async def scripted_trace(store: Store) -> list[object]:
                 await submit(store, f"j{number}", priority=choose.choice([20, 50, 70]), user=user, now=now,
                              standing=partner)  # fmt: skip
             case 2:
-                held += await claim(store, places=3, now=now)
+                held += await claim(store, capacity=3, now=now)
             case 3 if held:
                 await succeed(store, held.pop(choose.randrange(len(held))), now=now)
             case 4:

@@ -32,7 +32,7 @@ def joined(pages: list[list[str]]) -> list[str]:
 async def in_all_places(store: Store) -> None:
     """Two jobs that run, two that have ended, one that is scheduled, and five in line."""
     await submit_all(store, numbered("run", 4), user="u1")
-    leases = await claim(store, places=4)
+    leases = await claim(store, capacity=4)
     await succeed(store, leases[0])
     await finish(store, leases[1], State.CANCELLED)
     await submit(store, "later", run_at_ms=NOW + 10**6)

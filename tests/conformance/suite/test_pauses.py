@@ -32,12 +32,12 @@ async def test_nobody_new_starts_in_a_paused_group_and_those_that_run_go_on(stor
     (running,) = await claim(store)
 
     await at(store, NOW).set_paused(group, True)
-    during = await claim(store, places=5)
+    during = await claim(store, capacity=5)
     finished = await succeed(store, running)
     await at(store, NOW).set_paused(group, False)
 
     assert (during, finished[0].lost) == ([], False)
-    assert ids(await claim(store, places=5)) == ["b"]
+    assert ids(await claim(store, capacity=5)) == ["b"]
 
 
 async def test_pausing_twice_and_resuming_once_gives_back_the_limit_there_was(store: Store) -> None:
@@ -47,11 +47,11 @@ async def test_pausing_twice_and_resuming_once_gives_back_the_limit_there_was(st
     await at(store, NOW).set_paused("gpu", True)
     await at(store, NOW).set_paused("gpu", True)
     paused = await group_status(store, "gpu")
-    during = await claim(store, places=5)
+    during = await claim(store, capacity=5)
     await at(store, NOW).set_paused("gpu", False)
 
     assert (paused.paused, paused.limit, during) == (True, 2, [])
-    assert ids(await claim(store, places=5)) == ["a", "b"]
+    assert ids(await claim(store, capacity=5)) == ["a", "b"]
 
 
 async def test_pausing_what_is_paused_changes_nothing(
@@ -81,11 +81,11 @@ async def test_a_limit_set_while_paused_is_kept_for_the_resume(store: Store) -> 
     await at(store, NOW).set_paused("gpu", True)
 
     await limit(store, "gpu", 1)
-    during = await claim(store, places=5)
+    during = await claim(store, capacity=5)
     await at(store, NOW).set_paused("gpu", False)
 
     assert during == []
-    assert ids(await claim(store, places=5)) == ["a"]
+    assert ids(await claim(store, capacity=5)) == ["a"]
 
 
 async def test_removing_the_limit_of_a_paused_group_does_not_resume_it(store: Store) -> None:
@@ -102,11 +102,11 @@ async def test_removing_the_limit_of_a_paused_group_does_not_resume_it(store: St
 async def test_a_group_that_was_only_paused_is_unlimited_after_the_resume(store: Store) -> None:
     await at(store, NOW).set_paused("gpu", True)
     await submit_all(store, numbered("j", 9), groups=("gpu",))
-    assert await claim(store, places=9) == []
+    assert await claim(store, capacity=9) == []
 
     await at(store, NOW).set_paused("gpu", False)
 
-    assert len(await claim(store, places=9)) == 9
+    assert len(await claim(store, capacity=9)) == 9
 
 
 # --- groups whose slots are kept elsewhere -----------------------------------------------------------------------
@@ -118,9 +118,9 @@ async def test_a_closed_group_stays_closed_until_its_time_and_blocks_nobody_else
     (lease,) = await claim(store)
 
     await hand_back(store, lease, closed={"bucket": 5000})
-    others = ids(await claim(store, places=5))
-    too_early = await claim(store, places=5, now=NOW + 4999)
-    in_time = ids(await claim(store, places=5, now=NOW + 5000))
+    others = ids(await claim(store, capacity=5))
+    too_early = await claim(store, capacity=5, now=NOW + 4999)
+    in_time = ids(await claim(store, capacity=5, now=NOW + 5000))
 
     assert (others, too_early, in_time) == (["c"], [], ["a", "b"])
 

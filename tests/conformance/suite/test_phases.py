@@ -44,7 +44,7 @@ async def test_the_first_phase_joins_the_line_and_the_next_waits_for_it(store: S
     second = await submit(store, "two", parent="app", phase=2)
 
     assert (first.state, second.state) == (State.QUEUED, State.WAITING)
-    assert ids(await claim(store, places=5)) == ["one"]
+    assert ids(await claim(store, capacity=5)) == ["one"]
 
 
 async def test_a_phase_joins_the_line_when_the_one_before_has_succeeded(store: Store) -> None:
@@ -65,7 +65,7 @@ async def test_a_phase_waits_also_when_the_one_before_is_not_submitted_yet(store
     nothing_yet = await claim(store)
 
     await submit(store, "one", parent="app", phase=1)
-    (one,) = await claim(store, places=5)
+    (one,) = await claim(store, capacity=5)
     await succeed(store, one)
 
     assert nothing_yet == []
@@ -263,11 +263,11 @@ async def test_pausing_a_parent_holds_back_its_phases(store: Store) -> None:
     await submit(store, "stranger")
 
     await at(store, NOW).set_paused("parent:app", True)
-    during = ids(await claim(store, places=5))
+    during = ids(await claim(store, capacity=5))
     await at(store, NOW).set_paused("parent:app", False)
 
     assert during == ["stranger"]
-    assert ids(await claim(store, places=5)) == ["one"]
+    assert ids(await claim(store, capacity=5)) == ["one"]
 
 
 async def test_a_parent_lists_its_phases_by_number_and_then_its_other_jobs(store: Store) -> None:

@@ -63,7 +63,7 @@ async def test_jobs_that_were_placed_ahead_and_have_started_are_not_counted_any_
 
 async def test_more_may_have_been_placed_ahead_than_the_position_is_worse(store: Store) -> None:
     await submit_all(store, "abcd")
-    await claim(store, places=2)
+    await claim(store, capacity=2)
     await submit_all(store, numbered("u", 5), priority=10)
 
     assert await place(store, "d") == Place(position=7, original=4, placed_ahead=5)
@@ -166,7 +166,7 @@ async def test_a_job_that_a_person_put_where_it_was_or_before_is_not_displaced(s
 async def test_a_job_that_joins_anew_is_not_displaced_any_more(store: Store) -> None:
     await submit_all(store, "ab")
     await at(store, NOW).move("a", after="b")
-    leases = await claim(store, places=2)
+    leases = await claim(store, capacity=2)
     await retry_later(store, leases[1], at=NOW + MINUTE)
     await at(store, NOW + MINUTE).catch_up()
     await submit(store, "urgent", priority=10, now=NOW + MINUTE)

@@ -85,7 +85,7 @@ async def test_quotas_roll_over_several_days(store: Store) -> None:
     for day in range(5):
         now = MIDNIGHT + day * DAY + 12 * HOUR
         await catch_up(store, now=now)
-        leases = await claim(store, places=9, now=now)
+        leases = await claim(store, capacity=9, now=now)
         started[day] = ids(leases)
         await succeed(store, *leases, now=now)
         await submit_jobs(store, f"more{day}", now=now)
@@ -188,7 +188,7 @@ async def test_retries_and_confirmations_cost_nothing(store: Store) -> None:
 
 async def test_free_deferral_a_deferred_job_holds_no_slot_and_spends_no_attempt(store: Store) -> None:
     await submit_jobs(store, "a b c", groups=("gpu",))
-    await claim(store, places=9)
+    await claim(store, capacity=9)
 
     job = await store.job("c")
 

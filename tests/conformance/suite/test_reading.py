@@ -173,7 +173,7 @@ async def test_jobs_of_a_user_and_a_parent_are_of_both(store: Store) -> None:
         for user, parent in (("u1", "p"), ("u1", "q"), ("u2", "p"), ("u1", None), (None, "p")):
             await submit(store, f"{state}-{user}-{parent}", user=user, parent=parent)
         if state == "ended":
-            await succeed(store, *await claim(store, places=5))
+            await succeed(store, *await claim(store, capacity=5))
 
     found = (await store.jobs(user="u1", parent="p")).jobs
 
@@ -275,7 +275,7 @@ async def test_a_group_nobody_has_named_is_unlimited_and_empty(store: Store) -> 
 async def test_a_group_shows_its_limit_source_use_and_who_waits_because_of_it(store: Store) -> None:
     await limit(store, "gpu", 1, source=Source.CONFIGURATION)
     await submit_all(store, "abc", groups=("gpu",))
-    await claim(store, places=5)
+    await claim(store, capacity=5)
     await acquire(store, "caller", "gpu")
 
     status = await group_status(store, "gpu")

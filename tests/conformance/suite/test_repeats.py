@@ -89,7 +89,7 @@ async def test_repeating_a_claim_returns_that_claims_living_leases(
     store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
 ) -> None:
     await submit_all(store, "abcd")
-    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "capacity": 2, "lease_ms": LEASE, "claim_id": "c1"}
     first = await at(store, NOW).claim(**asked)
     before = await snapshot()
 
@@ -102,7 +102,7 @@ async def test_repeating_a_claim_returns_that_claims_living_leases(
 
 async def test_repeating_a_claim_does_not_return_what_has_ended_since(store: Store) -> None:
     await submit_all(store, "abc")
-    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "places": 2, "lease_ms": LEASE, "claim_id": "c1"}
+    asked: ClaimArguments = {"worker": "w1", "tasks": ["work"], "capacity": 2, "lease_ms": LEASE, "claim_id": "c1"}
     first = await at(store, NOW).claim(**asked)
     await succeed(store, first.leases[0])
 
@@ -277,10 +277,10 @@ async def test_retrying_again_is_refused_and_draws_no_second_place(
 async def test_registering_again_is_the_same_worker(
     store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]]
 ) -> None:
-    await register(store, "w1", "work", "mail", places=3)
+    await register(store, "w1", "work", "mail", capacity=3)
     before = await snapshot()
 
-    await register(store, "w1", "work", "mail", places=3)
+    await register(store, "w1", "work", "mail", capacity=3)
 
     assert await snapshot() == before
 

@@ -142,7 +142,7 @@ async def test_a_forgotten_job_is_lost_for_a_late_finish(store: Store) -> None:
 async def test_one_portion_is_no_more_than_its_bound(store: Store) -> None:
     amount = store.bounds.portion + 1
     await submit_all(store, numbered("j", amount))
-    leases = await claim(store, places=amount)
+    leases = await claim(store, capacity=amount)
     await succeed(store, *leases)
 
     first = await at(store, LATER).upkeep(UpkeepRules(keep=Keep(ms=WEEK, jobs=10**6, events=10**6, audit=10**6)))

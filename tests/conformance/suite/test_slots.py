@@ -37,12 +37,12 @@ pytestmark = pytest.mark.small_bounds
 async def test_the_lowest_free_number_is_taken_first(store: Store) -> None:
     await limit(store, "ports", 5)
     await submit_all(store, "abcdef", groups=("ports",))
-    a, b, c, d, _ = await claim(store, places=5)
+    a, b, c, d, _ = await claim(store, capacity=5)
 
     await succeed(store, d, b)
-    (f,) = await claim(store, places=1)
+    (f,) = await claim(store, capacity=1)
     await submit(store, "g", groups=("ports",))
-    (g,) = await claim(store, places=1)
+    (g,) = await claim(store, capacity=1)
 
     assert [lease.slots["ports"] for lease in (a, b, c, d)] == [0, 1, 2, 3]
     assert (f.slots["ports"], g.slots["ports"]) == (1, 3)
@@ -64,7 +64,7 @@ async def test_two_jobs_never_have_the_same_number(store: Store) -> None:
     held = []
     for round_number in range(12):
         await submit_all(store, numbered(f"r{round_number}-", 4), groups=("ports",))
-        held += await claim(store, places=4)
+        held += await claim(store, capacity=4)
         numbers = [lease.slots["ports"] for lease in held]
         assert sorted(numbers) == [0, 1, 2, 3]
         await succeed(store, held.pop(round_number % 4), held.pop(0))
@@ -75,8 +75,8 @@ async def test_holders_adopted_by_a_first_limit_are_numbered_in_the_order_they_s
     store: Store, group: str
 ) -> None:
     await submit_all(store, "abcd")
-    a, *_ = await claim(store, places=2)
-    await claim(store, places=2)
+    a, *_ = await claim(store, capacity=2)
+    await claim(store, capacity=2)
     await succeed(store, a)
 
     await limit(store, group, 2)
@@ -96,7 +96,7 @@ async def test_a_holder_is_recorded_in_its_own_groups_before_there_is_a_limit(st
 async def test_numbers_above_a_lowered_limit_last_until_they_are_released(store: Store) -> None:
     await limit(store, "ports", 4)
     await submit_all(store, "abcde", groups=("ports",))
-    a, b, c, d = await claim(store, places=4)
+    a, b, c, d = await claim(store, capacity=4)
 
     await limit(store, "ports", 2)
     during = await holders(store, "ports")
@@ -113,7 +113,7 @@ async def test_numbers_above_a_lowered_limit_last_until_they_are_released(store:
 async def test_numbers_last_while_a_limit_goes_away_and_comes_again(store: Store) -> None:
     await limit(store, "global", 3)
     await submit_all(store, "abcd")
-    a, b, c = await claim(store, places=3)
+    a, b, c = await claim(store, capacity=3)
     await succeed(store, a)
 
     await at(store, NOW).set_limits([Unlimited(group="global")])

@@ -152,7 +152,7 @@ async def attempts_at(store: Store, wanted: State, token: str) -> None:
             walks = [at(store, NOW).retry("job"), at(store, NOW).confirm("job"), hand_back(store, stale)]
             walks.append(catch_up(store, now=NOW))
         case State.STARTING:
-            walks = [claim(store, tasks=[TASK], places=5)]
+            walks = [claim(store, tasks=[TASK], capacity=5)]
         case State.RUNNING:
             walks = [run(store, stale)]
         case State.CANCELLED:

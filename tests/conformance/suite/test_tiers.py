@@ -55,7 +55,7 @@ async def test_a_standing_limits_its_user_and_project(store: Store) -> None:
     await submit_all(store, "abcd", user="u1", standing=PARTNER)
     await submit_all(store, "pqrs", project="p1", standing=PARTNER)
 
-    claimed = ids(await claim(store, places=20))
+    claimed = ids(await claim(store, capacity=20))
 
     assert claimed == ["a", "b", "c", "p", "q"]
     assert [(await group_status(store, group)).source for group in ("user:u1", "project:p1")] == [Source.TIER] * 2
@@ -93,7 +93,7 @@ async def test_set_tier_applies_at_once_to_waiting_jobs(store: Store) -> None:
     assert {job.tier for job in jobs} == {"small"}
     assert all("tier:small" in job.groups and "tier:partner" not in job.groups for job in jobs)
     assert (await group_status(store, "user:u1")).limit == 1
-    assert ids(await claim(store, places=9)) == ["a"]
+    assert ids(await claim(store, capacity=9)) == ["a"]
 
 
 async def test_a_changed_tier_keeps_drawn_places(store: Store) -> None:
@@ -136,7 +136,7 @@ async def test_a_limit_that_is_no_longer_granted_is_removed(store: Store) -> Non
 
     assert (await group_status(store, "user:u1")).limit is None
     assert (await group_status(store, "project:p1")).limit is None
-    assert len(await claim(store, places=9)) == 5
+    assert len(await claim(store, capacity=9)) == 5
 
 
 async def test_a_limit_that_a_person_set_stays_when_a_tier_grants_none(store: Store) -> None:
@@ -151,13 +151,13 @@ async def test_a_limit_that_a_person_set_stays_when_a_tier_grants_none(store: St
 async def test_parked_jobs_move_with_their_tiers_group(store: Store) -> None:
     await limit(store, "tier:partner", 0)
     await submit_all(store, "ab", user="u1", standing=standing("partner"))
-    blocked = await claim(store, places=9)
+    blocked = await claim(store, capacity=9)
 
     await at(store, NOW).set_tier("u1", standing("other"))
 
     assert blocked == []
     assert (await group_status(store, "tier:partner")).waiting == 0
-    assert ids(await claim(store, places=9)) == ["a", "b"]
+    assert ids(await claim(store, capacity=9)) == ["a", "b"]
 
 
 async def test_a_larger_quota_moves_deferred_jobs_forward(store: Store) -> None:
@@ -240,4 +240,4 @@ async def test_many_jobs_of_a_user_enter_anew_in_their_order(store: Store) -> No
     await at(store, NOW).set_tier("u1", standing("small"))
 
     assert await line(store) == numbered("j", 20)
-    assert ids(await claim(store, places=20)) == numbered("j", 5)
+    assert ids(await claim(store, capacity=20)) == numbered("j", 5)

@@ -40,7 +40,7 @@ OUTCOMES = [
 
 async def test_a_token_is_the_time_in_microseconds_or_one_more_than_the_last(store: Store) -> None:
     await submit_all(store, "abc")
-    a, b = await claim(store, places=2)
+    a, b = await claim(store, capacity=2)
     (c,) = await claim(store, now=NOW + 1)
 
     assert [a.token, b.token, c.token] == [str(NOW * 1000), str(NOW * 1000 + 1), str((NOW + 1) * 1000)]

@@ -115,7 +115,7 @@ async def test_a_claim_says_that_there_is_more_while_due_jobs_have_not_all_joine
     amount = store.bounds.portion + 1
     await submit_all(store, numbered("d", amount), run_at_ms=NOW + 1)
 
-    leases = await claim(store, places=amount, now=NOW + 1)
+    leases = await claim(store, capacity=amount, now=NOW + 1)
 
     assert ids(leases) == numbered("d", amount)
 
@@ -149,7 +149,7 @@ async def test_a_retry_at_once_joins_with_the_next_step(store: Store) -> None:
     (lease,) = await claim(store)
     await retry_later(store, lease, at=NOW)
 
-    assert ids(await claim(store, places=5)) == ["b", "a"]
+    assert ids(await claim(store, capacity=5)) == ["b", "a"]
 
 
 # --- confirmations ----------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ async def test_a_confirmed_job_joins_again_with_all_its_attempts(store: Store) -
 
     assert (job.state, job.attempts, job.position, job.joined_at) == (State.QUEUED, 0, 2, moment(NOW + 7))
     assert (job.confirmation_required_at, job.message) == (None, None)
-    assert ids(await claim(store, places=5)) == ["b", "a"]
+    assert ids(await claim(store, capacity=5)) == ["b", "a"]
 
 
 async def test_what_nobody_confirms_fails_longest_waiting_first(store: Store) -> None:

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.small_bounds
 
 
 async def test_a_registered_worker_is_listed_with_what_it_does(store: Store) -> None:
-    await register(store, "w1", "build", "mail", places=4, host="h1", pid=7, lifetime_ms=30_000)
+    await register(store, "w1", "build", "mail", capacity=4, host="h1", pid=7, lifetime_ms=30_000)
     await start(store, "a", task="build", worker="w1")
 
     (worker,) = await at(store, NOW).workers()
@@ -36,7 +36,7 @@ async def test_a_registered_worker_is_listed_with_what_it_does(store: Store) -> 
     assert worker == WorkerInfo(
         name="w1",
         tasks=("build", "mail"),
-        places=4,
+        capacity=4,
         running=1,
         registered_at=moment(NOW),
         heard_at=moment(NOW),
@@ -118,7 +118,7 @@ async def test_a_tasks_groups_limit_its_jobs(store: Store) -> None:
     await limit(store, "gpu", 1)
     await submit_all(store, "abc")
 
-    claimed = await claim(store, places=9)
+    claimed = await claim(store, capacity=9)
 
     assert (ids(claimed), claimed[0].slots) == (["a"], {"gpu": 0})
 
@@ -127,14 +127,14 @@ async def test_jobs_parked_in_a_group_that_their_task_no_longer_names_go_on(stor
     await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
     await limit(store, "gpu", 0)
     await submit_all(store, "abc")
-    blocked = await claim(store, places=9)
+    blocked = await claim(store, capacity=9)
 
     await register(store, "w2", "work")
 
     assert blocked == []
     assert (await group_status(store, "gpu")).waiting == 0
     assert await line(store) == ["a", "b", "c"]
-    assert ids(await claim(store, places=9)) == ["a", "b", "c"]
+    assert ids(await claim(store, capacity=9)) == ["a", "b", "c"]
 
 
 async def test_jobs_that_name_the_group_themselves_stay_parked(store: Store) -> None:
@@ -145,7 +145,7 @@ async def test_jobs_that_name_the_group_themselves_stay_parked(store: Store) -> 
 
     await register(store, "w2", "work")
 
-    assert ids(await claim(store, places=9)) == ["tasks"]
+    assert ids(await claim(store, capacity=9)) == ["tasks"]
 
 
 async def test_a_group_that_a_task_gains_counts_for_jobs_already_in_line(store: Store) -> None:
@@ -154,14 +154,14 @@ async def test_a_group_that_a_task_gains_counts_for_jobs_already_in_line(store: 
 
     await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
 
-    assert ids(await claim(store, places=9)) == ["a"]
+    assert ids(await claim(store, capacity=9)) == ["a"]
 
 
 async def test_a_running_job_keeps_the_slots_it_took_when_its_tasks_groups_change(store: Store) -> None:
     await register(store, "w1", TaskOptions(name="work", groups=("gpu",)))
     await limit(store, "gpu", 1)
     await submit_all(store, "ab")
-    (lease,) = await claim(store, places=9)
+    (lease,) = await claim(store, capacity=9)
 
     await register(store, "w2", TaskOptions(name="work", groups=("api",)))
     still = (await group_status(store, "gpu")).active

@@ -105,8 +105,8 @@ async def with_an_ignored_limit(store: Store) -> AsyncIterator[Step]:
     yield step("submit", [submission("a", groups=("gpu",), limits=(wanted,))], now=NOW)
 
 
-def claiming(places: int, claim_id: str = "c1") -> Step:
-    return step("claim", worker="w1", tasks=["work"], places=places, lease_ms=LEASE, claim_id=claim_id, now=NOW)
+def claiming(capacity: int, claim_id: str = "c1") -> Step:
+    return step("claim", worker="w1", tasks=["work"], capacity=capacity, lease_ms=LEASE, claim_id=claim_id, now=NOW)
 
 
 @case("claim")
@@ -325,7 +325,7 @@ async def of_a_worker(store: Store) -> AsyncIterator[Step]:
     await limit(store, "gpu", 0)
     await register(store, "w0", TaskOptions(name="work", groups=("gpu",), limit=1))
     await submit(store, "a")
-    yield step("register", Registration(name="w1", tasks=(TaskOptions(name="work", limit=2),), places=3), now=NOW)
+    yield step("register", Registration(name="w1", tasks=(TaskOptions(name="work", limit=2),), capacity=3), now=NOW)
     await register(store, "w2", TaskOptions(name="work", groups=("api",), limit=3))
 
 
@@ -404,6 +404,6 @@ async def of_the_next_version(store: Store) -> AsyncIterator[Step]:
 async def of_an_offer_that_was_filled(store: Store) -> AsyncIterator[Step]:
     await submit(store, "a")
     offer = Offer(lease_ms=LEASE, claim_id="offered")
-    await at(store, NOW).claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=offer.claim_id)
+    await at(store, NOW).claim(worker="w1", tasks=["work"], capacity=1, lease_ms=LEASE, claim_id=offer.claim_id)
     yield step("wait_for_work", worker="w1", tasks=["work"], timeout_seconds=0, offer=offer)
     await submit(store, "b")

@@ -75,7 +75,7 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
             name: {
                 "instance": worker["instance"],
                 "tasks": tuple(worker["tasks"]),
-                "places": worker["places"],
+                "capacity": worker["capacity"],
                 "heard_at": worker["heard_at"],
                 "expires_at": worker["expires_at"],
             }

@@ -34,7 +34,7 @@ async def _calls_of(store: RedisStore, command: str) -> int:
 async def with_ended_jobs(store: RedisStore, name: str, count: int) -> None:
     """A user and a parent of this name, with so many ended jobs and three that wait."""
     await submit_all(store, numbered(f"{name}-ended-", count), user=name, parent=name)
-    while held := await claim(store, places=400):
+    while held := await claim(store, capacity=400):
         await succeed(store, *held)
     await submit_all(store, numbered(f"{name}-", 3), user=name, parent=name, task="other")
 

@@ -129,12 +129,12 @@ async def idle_worker(store: RedisStore) -> None:
 
 
 async def line_and_limits(store: RedisStore) -> None:
-    await register(store, "w1", TaskOptions(name="work", groups=("shared",), limit=50, max_attempts=2), places=20)
+    await register(store, "w1", TaskOptions(name="work", groups=("shared",), limit=50, max_attempts=2), capacity=20)
     await limit(store, "gpu", 1, by="ada")
     await submit_all(store, ["g1", "g2", "g3"], groups=("gpu",))
     await submit_all(store, ["a", "b", "c"])
     await at(store, NOW).move("g3", before="g2", by="ada")
-    leases = {lease.job.id: lease for lease in await claim(store, places=20)}
+    leases = {lease.job.id: lease for lease in await claim(store, capacity=20)}
     await submit(store, "closing")
     (closing,) = await claim(store)
     await hand_back(store, closing, closed={"elsewhere": HOUR})
@@ -144,7 +144,7 @@ async def line_and_limits(store: RedisStore) -> None:
     await retry_later(store, leases["c"], at=NOW + HOUR)
     await submit_all(store, ["u1", "u2", "u3"], groups=("pool",), task="pooled")
     await limit(store, "pool", 3)
-    pooled = await claim(store, tasks=["pooled"], places=3)
+    pooled = await claim(store, tasks=["pooled"], capacity=3)
     await succeed(store, pooled[0])  # its number is free below the others
     await submit(store, "once", unique="only one")
     await limit(store, "gpu", 2)  # and so there is room for what is parked

@@ -75,7 +75,7 @@ async def test_jobs_with_large_results_are_read_in_parts(kind: Kind) -> None:
     store = await RedisStore.open(shared_server(kind).url, namespace=new_namespace(), bounds=bounds)
     ids, result = numbered("j", 7), b'"' + b"x" * 998 + b'"'
     await submit_all(store, ids)
-    leases = await claim(store, places=7)
+    leases = await claim(store, capacity=7)
     await store.finish(
         [Outcome(job_id=each.job_id, token=each.token, state=State.SUCCEEDED, result=result) for each in leases]
     )

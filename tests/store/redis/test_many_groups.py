@@ -83,12 +83,12 @@ def submissions(groups: int) -> list[Submission]:
 async def prepare(store: RedisStore, groups: int) -> None:
     """A task with as many groups again, half of which have a limit."""
     of_task = tuple(f"of-task-{number}" for number in range(groups))
-    await store.register(Registration(name="w", tasks=(TaskOptions(name="work", groups=of_task),), places=JOBS))
+    await store.register(Registration(name="w", tasks=(TaskOptions(name="work", groups=of_task),), capacity=JOBS))
     await store.set_limits([Limit(group=group, slots=JOBS, source=Source.OPERATOR) for group in of_task[::2]])
 
 
 def claiming(store: RedisStore) -> Awaitable[Claimed]:
-    return store.claim(worker="w", tasks=["work"], places=JOBS, lease_ms=LEASE, claim_id=fresh_id("claim"))
+    return store.claim(worker="w", tasks=["work"], capacity=JOBS, lease_ms=LEASE, claim_id=fresh_id("claim"))
 
 
 async def submitted(store: RedisStore, groups: int) -> None:
@@ -166,7 +166,7 @@ async def register(store: RedisStore, groups: int) -> Awaitable[object]:
     """Other groups than before."""
     await submitted(store, groups)
     others = TaskOptions(name="work", groups=tuple(f"other-{number}" for number in range(groups)))
-    return store.register(Registration(name="w", tasks=(others,), places=JOBS))
+    return store.register(Registration(name="w", tasks=(others,), capacity=JOBS))
 
 
 def tickets(groups: int, *, callers: int = JOBS) -> list[Ticket]:

@@ -83,8 +83,10 @@ def submission(job_id: str) -> Submission:
     return Submission(id=job_id, task="build", user="ada", groups=("ports",), payload=PAYLOAD)
 
 
-async def claim(store: RedisStore, *, places: int, claim_id: str) -> Any:
-    return await store.claim(worker="worker-1", tasks=["build"], places=places, lease_ms=LEASE_MS, claim_id=claim_id)
+async def claim(store: RedisStore, *, capacity: int, claim_id: str) -> Any:
+    return await store.claim(
+        worker="worker-1", tasks=["build"], capacity=capacity, lease_ms=LEASE_MS, claim_id=claim_id
+    )
 
 
 async def forget_all_that_ended(store: RedisStore) -> list[str]:
@@ -116,7 +118,7 @@ async def test_a_full_server_refuses_a_submit_in_one_sentence_and_nothing_is_hal
 @pytest.mark.parametrize("kind", KINDS)
 async def test_on_a_full_server_jobs_start_are_kept_end_and_are_forgotten_and_then_it_takes_more(kind: Kind) -> None:
     async with full_store(kind) as (store, ids, _):
-        first, second = (await claim(store, places=2, claim_id="a claim")).leases
+        first, second = (await claim(store, capacity=2, claim_id="a claim")).leases
         renewals = [Renewal(holder=each.job.id, token=each.token, lease_ms=LEASE_MS) for each in (first, second)]
         renewed = (await store.renew(renewals)).held
         done, failed = await store.finish(
@@ -168,7 +170,7 @@ async def test_on_a_full_server_slots_are_given_back_and_go_to_those_that_wait(k
 @pytest.mark.parametrize("kind", KINDS)
 async def test_on_a_full_server_leases_of_the_dead_end(kind: Kind) -> None:
     async with full_store(kind) as (store, ids, _):
-        (lease,) = (await claim(store, places=1, claim_id="of a worker that dies")).leases
+        (lease,) = (await claim(store, capacity=1, claim_id="of a worker that dies")).leases
         for now in range(lease.expires_at_ms - LEASE_MS, lease.expires_at_ms + 2 * LEASE_MS, LEASE_MS // 4):
             await at(store, now).catch_up()
 
@@ -181,7 +183,7 @@ async def test_on_a_full_server_leases_of_the_dead_end(kind: Kind) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_on_a_full_server_people_and_workers_can_still_change_what_is_there(kind: Kind) -> None:
     async with full_store(kind) as (store, ids, _):
-        leases = (await claim(store, places=3, claim_id="a claim")).leases
+        leases = (await claim(store, capacity=3, claim_id="a claim")).leases
         running, asking, failing = [{"job_id": lease.job_id, "token": lease.token} for lease in leases]
         error = qo.JobError(message="It broke.")
 
@@ -199,7 +201,7 @@ async def test_on_a_full_server_people_and_workers_can_still_change_what_is_ther
         await store.set_paused("build", False)
         await store.set_limits([Unlimited(group="ports")])
         await store.set_tier("ada", Standing(tier="partner", boost=1))
-        await store.register(Registration(name="worker-1", tasks=(TaskOptions(name="build"),), places=1))
+        await store.register(Registration(name="worker-1", tasks=(TaskOptions(name="build"),), capacity=1))
         await store.upkeep(UpkeepRules(aging_period_ms=1))
         await store.upkeep(UpkeepRules(unconfirmed_after_ms=1, unconfirmed_error=error))
         await store.revoke("ports", 0, force=True)

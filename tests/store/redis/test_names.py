@@ -165,7 +165,7 @@ def jobs_come_and_wait(both: SideBySide, names: Names) -> None:
     both.do("set_limits", wanted, by=names.others[0], now=START)
     for worker, its_task in zip(names.workers, names.tasks, strict=True):
         options = TaskOptions(name=its_task, groups=(other_group,))
-        both.do("register", Registration(name=worker, tasks=(options,), places=2, lifetime_ms=DAY_MS), now=START)
+        both.do("register", Registration(name=worker, tasks=(options,), capacity=2, lifetime_ms=DAY_MS), now=START)
     quota = Standing(tier=tier, daily_quota=1, user_limit=2)
     jobs = [
         Submission(id=one, task=task, user=user, project=project, standing=quota, groups=(group,), unique=tier),
@@ -182,7 +182,7 @@ def jobs_come_and_wait(both: SideBySide, names: Names) -> None:
 def jobs_run(both: SideBySide, names: Names) -> None:
     both.do("set_paused", names.tasks[0], True, now=START)
     for worker, claim_id in zip(names.workers, names.others, strict=True):
-        asked = {"worker": worker, "tasks": list(names.tasks), "places": 1, "lease_ms": LEASE_MS}
+        asked = {"worker": worker, "tasks": list(names.tasks), "capacity": 1, "lease_ms": LEASE_MS}
         claimed = both.do("claim", **asked, claim_id=claim_id, now=START)
         for lease in claimed.leases:
             report = Advance(job_id=lease.job.id, token=lease.token, stage="s", progress=Progress(1.0), checkpoint=b"1")
@@ -230,7 +230,7 @@ def figures_and_records(both: SideBySide, names: Names) -> None:
 
 
 def everything_goes(both: SideBySide, names: Names) -> None:
-    asked = {"worker": names.workers[1], "tasks": list(names.tasks), "places": 9, "lease_ms": LEASE_MS}
+    asked = {"worker": names.workers[1], "tasks": list(names.tasks), "capacity": 9, "lease_ms": LEASE_MS}
     claimed = both.do("claim", **asked, claim_id="all the rest", now=START + 3)
     outcomes = [
         Outcome(job_id=one.job.id, token=one.token, state=State.SUCCEEDED, closed={names.groups[1]: 9})
@@ -304,7 +304,7 @@ async def test_namespaces_of_similar_names_share_nothing(one: str, shape: str) -
         whole, others_whole = await snapshot(store), await snapshot(other)
         assert (set(whole["jobs"]), set(others_whole["jobs"])) == ({"a", "a2"}, {"b", "b2"})
 
-        await claim(store, places=9, tasks=["work-a", "work-b"])
+        await claim(store, capacity=9, tasks=["work-a", "work-b"])
         await at(store, NOW + DAY_MS).upkeep(UpkeepRules(keep=Keep(ms=0, jobs=0, events=0, audit=0)))
         assert await snapshot(other) == others_whole
         assert (await other.records("a")).get("a", Record()) == Record()

@@ -1,4 +1,4 @@
-"""A worker that waits may offer its place: the step that makes a job claimable then claims it for that worker."""
+"""A worker that waits may offer its capacity: the step that makes a job claimable then claims it for that worker."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ async def test_an_offer_gets_the_job_as_a_claim_would(store: RedisStore) -> None
 async def test_an_offer_brings_all_that_a_claim_would(store: RedisStore) -> None:
     content = bytes(range(256)) * 300
     options = TaskOptions(name="work", groups=("disk", "gpu"))
-    await store.register(Registration(name="w1", tasks=(options,), places=1, lifetime_ms=LEASE))
+    await store.register(Registration(name="w1", tasks=(options,), capacity=1, lifetime_ms=LEASE))
     await limit(store, "gpu", 2)
     await limit(store, "user:ada", 1)
     await submit(store, "a", payload=content, user="ada", now=None)
@@ -111,7 +111,7 @@ async def test_an_offer_brings_all_that_a_claim_would(store: RedisStore) -> None
 
 
 async def claim_one(store: RedisStore, claim_id: str) -> Claimed:
-    return await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id=claim_id)
+    return await store.claim(worker="w1", tasks=["work"], capacity=1, lease_ms=LEASE, claim_id=claim_id)
 
 
 @pytest.mark.parametrize("message", [b"of another version", b"\x98", b"\xff\x00"])
@@ -140,7 +140,7 @@ async def test_a_worker_that_is_given_a_job_of_another_task_does_not_count_for_t
     tasks = [gated, plain]
     await limit(store, gated, 1, now=None)
     await store.submit([submission("holds", task="other", groups=(gated,)), submission("back", task=plain)])
-    claimed = await store.claim(worker="w9", tasks=["other", plain], places=2, lease_ms=LEASE, claim_id="c")
+    claimed = await store.claim(worker="w9", tasks=["other", plain], capacity=2, lease_ms=LEASE, claim_id="c")
     await submit(store, "behind the gate", task=gated, priority=10, now=None)
     async with offering(store, "w1", tasks=tasks) as one, offering(store, "w2", tasks=tasks) as other:
         held = {lease.job_id: lease for lease in claimed.leases}
@@ -259,20 +259,20 @@ async def test_an_old_name_met_under_a_task_that_its_worker_no_longer_takes_does
 
 async def test_a_worker_that_left_or_was_forgotten_leaves_nothing_of_its_idleness(store: RedisStore) -> None:
     for worker in ("left", "died"):
-        registration = Registration(name=worker, tasks=(TaskOptions(name="work"),), places=1, lifetime_ms=1)
+        registration = Registration(name=worker, tasks=(TaskOptions(name="work"),), capacity=1, lifetime_ms=1)
         await store.register(registration)
         async with offering(store, worker) as waiting:
             await submit(store, f"for-{worker}", now=None)
             await waiting
 
-    await store.register(Registration(name="left", tasks=(), places=0, lifetime_ms=1))
+    await store.register(Registration(name="left", tasks=(), capacity=0, lifetime_ms=1))
     assert await idle_for_work(store) == [b"died"]
     await eventually(lambda: nothing_left(store))
 
 
 async def test_no_job_is_claimed_for_the_offer_of_a_worker_whose_name_another_has_taken(store: RedisStore) -> None:
     """The new one listens before it has put itself down, and knows nothing of what was offered before it came."""
-    dead = Registration(name="w1", instance="dead", tasks=(TaskOptions(name="work"),), places=1)
+    dead = Registration(name="w1", instance="dead", tasks=(TaskOptions(name="work"),), capacity=1)
     await store.register(dead)
     async with offering(store, "w1"):
         pass
@@ -287,7 +287,7 @@ async def test_no_job_is_claimed_for_the_offer_of_a_worker_whose_name_another_ha
 async def test_who_leaves_under_a_name_that_another_has_taken_does_not_end_that_ones_idleness(
     store: RedisStore,
 ) -> None:
-    left = Registration(name="w1", instance="left", tasks=(TaskOptions(name="work"),), places=1)
+    left = Registration(name="w1", instance="left", tasks=(TaskOptions(name="work"),), capacity=1)
     await store.register(left)
     await store.register(msgspec.structs.replace(left, instance="new", replaces="left"))
     async with offering(store, "w1") as waiting:
@@ -348,7 +348,7 @@ async def test_a_worker_that_missed_the_message_is_answered_by_its_claim_id(stor
     assert (await store.job("a")).state is State.STARTING
 
     if asks_by == "claim":
-        found = await store.claim(worker="w1", tasks=["work"], places=5, lease_ms=LEASE, claim_id="of-w1")
+        found = await store.claim(worker="w1", tasks=["work"], capacity=5, lease_ms=LEASE, claim_id="of-w1")
     else:
         found = await look(store, "w1", "of-w1")
 
@@ -401,7 +401,7 @@ async def test_no_offer_stands_after_its_time(store: RedisStore) -> None:
 async def test_a_later_claim_takes_the_offer_back(store: RedisStore) -> None:
     async with offering(store):
         pass
-    assert not (await store.claim(worker="w1", tasks=["work"], places=1, lease_ms=LEASE, claim_id="of-w1")).leases
+    assert not (await store.claim(worker="w1", tasks=["work"], capacity=1, lease_ms=LEASE, claim_id="of-w1")).leases
 
     await submit(store, "a", now=None)
 

@@ -1,4 +1,4 @@
-"""Two workers that always offer a place, while anything happens: after every step all keys fit each other."""
+"""Two workers that always offer capacity, while anything happens: after every step all keys fit each other."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Scene:
     async def begin(self) -> None:
         for worker in OFFERING:
             tasks = tuple(TaskOptions(name=task) for task in TASKS)
-            await self.store.register(Registration(name=worker, tasks=tasks, places=8, lifetime_ms=LEASE_MS))
+            await self.store.register(Registration(name=worker, tasks=tasks, capacity=8, lifetime_ms=LEASE_MS))
         if wanted := self.draw(st.lists(limits, max_size=3)):
             await self.store.set_limits(wanted)
 
@@ -69,7 +69,7 @@ class Scene:
                 if task.done():
                     del self.waiting[worker]
                     claimed = await self.store.claim(
-                        worker=worker, tasks=TASKS, places=1, lease_ms=LEASE_MS, claim_id=offer.claim_id
+                        worker=worker, tasks=TASKS, capacity=1, lease_ms=LEASE_MS, claim_id=offer.claim_id
                     )
                     self.held += claimed.leases
                     if not claimed.leases and not claimed.more:
@@ -90,7 +90,7 @@ class Scene:
                 while claimed.more and not claimed.leases:
                     self.offers += 1
                     claimed = await self.store.claim(
-                        worker=worker, tasks=TASKS, places=1, lease_ms=LEASE_MS, claim_id=f"offer-{self.offers}"
+                        worker=worker, tasks=TASKS, capacity=1, lease_ms=LEASE_MS, claim_id=f"offer-{self.offers}"
                     )
                 self.held += claimed.leases
 
@@ -161,9 +161,11 @@ async def live_through(kind: Kind, bounds: Bounds, draw: Callable[[st.SearchStra
             after = await snapshot(store)
             assert not [*broken_invariants(after), *over_capacity(before, after)]
         for worker in scene.waiting:
-            missed = await store.claim(worker=worker, tasks=TASKS, places=1, lease_ms=LEASE_MS, claim_id=f"m-{worker}")
+            missed = await store.claim(
+                worker=worker, tasks=TASKS, capacity=1, lease_ms=LEASE_MS, claim_id=f"m-{worker}"
+            )
             came_due = [lease for lease in missed.leases if lease.job.joined_at == lease.job.started_at]
-            assert missed.leases == (*came_due,), "something was claimable, and one who offered a place was not told"
+            assert missed.leases == (*came_due,), "something was claimable, and one who offered capacity was not told"
     finally:
         await scene.leave()
         await store.close()

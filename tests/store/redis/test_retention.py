@@ -42,7 +42,7 @@ async def forget_all(store: RedisStore, now: int) -> None:
 async def lead_a_life(store: RedisStore) -> None:
     """Jobs of many users, phases, delays, limits and callers; all of them end."""
     task = TaskOptions(name="work", groups=("shared",), limit=50)
-    await at(store, NOON).register(Registration(name="w", tasks=(task,), places=50, lifetime_ms=1))
+    await at(store, NOON).register(Registration(name="w", tasks=(task,), capacity=50, lifetime_ms=1))
     tier = Standing(tier="partner", boost=2, user_limit=3, project_limit=3, daily_quota=2)
     submissions = [
         Submission(
@@ -68,7 +68,7 @@ async def lead_a_life(store: RedisStore) -> None:
         now = NOON + day * DAY_MS
         while True:
             claimed = await at(store, now).claim(
-                worker="w", tasks=["work"], places=50, lease_ms=300_000, claim_id=secrets.token_hex(4)
+                worker="w", tasks=["work"], capacity=50, lease_ms=300_000, claim_id=secrets.token_hex(4)
             )
             if not claimed.leases:
                 break

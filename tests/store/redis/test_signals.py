@@ -71,8 +71,8 @@ async def test_a_wanted_cancel_and_a_lost_lease_are_told_to_the_worker_that_has_
     await limit(store, "work", 2)
     for name in ("a", "b"):
         await submit(store, name)
-    (first,) = await claim(store, places=1, worker="w1")
-    await claim(store, places=1, worker="w2")
+    (first,) = await claim(store, capacity=1, worker="w1")
+    await claim(store, capacity=1, worker="w2")
 
     await at(store, NOW).cancel(job_id=first.job.id)
     assert told() == ["w1"]
@@ -84,7 +84,7 @@ async def test_a_listener_that_comes_late_hears_everything_without_waiting_for_t
     for first in range(0, SEVERAL_PAGES, AT_ONCE):
         numbers = range(first, first + AT_ONCE)
         await at(store, NOW).submit([Submission(id=f"{number}", task="work", parent="p") for number in numbers])
-        await claim(store, places=AT_ONCE)
+        await claim(store, capacity=AT_ONCE)
     cursor = (await store.events(None)).cursor
     await at(store, NOW).cancel(parent="p")
 

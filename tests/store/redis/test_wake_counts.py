@@ -88,7 +88,7 @@ async def test_a_worker_that_does_not_take_the_task_sleeps_on(store: RedisStore,
 async def test_a_job_that_is_parked_wakes_nobody_and_its_freed_slot_wakes_one(store: RedisStore, idle: Idle) -> None:
     await store.set_limits([Limit(group="hot", slots=1, source=Source.OPERATOR)])
     await store.submit(jobs("a", groups=("hot",)))
-    (lease,) = (await store.claim(worker="busy", tasks=["work"], places=1, lease_ms=LEASE_MS, claim_id="c")).leases
+    (lease,) = (await store.claim(worker="busy", tasks=["work"], capacity=1, lease_ms=LEASE_MS, claim_id="c")).leases
     await idle.wait(*WORKERS)
     await store.submit(jobs("b", "c", groups=("hot",)))
     assert await idle.put_down() == len(WORKERS)
@@ -118,7 +118,7 @@ async def test_a_raised_limit_wakes_as_many_as_now_fit(store: RedisStore, idle: 
 
 async def test_a_worker_that_left_is_not_woken_in_place_of_another(store: RedisStore, idle: Idle) -> None:
     await idle.wait("worker-0", "worker-1")
-    await store.register(Registration(name="worker-0", tasks=(), places=1))
+    await store.register(Registration(name="worker-0", tasks=(), capacity=1))
     await store.submit(jobs("a"))
 
     assert await idle.woken(1) == ["worker-1"]
@@ -131,10 +131,10 @@ async def test_who_comes_after_the_job_finds_it_without_a_message(store: RedisSt
 
 
 async def test_a_job_that_comes_due_is_found_when_it_does(store: RedisStore) -> None:
-    await store.register(Registration(name="worker-0", tasks=(TaskOptions(name="work"),), places=1))
+    await store.register(Registration(name="worker-0", tasks=(TaskOptions(name="work"),), capacity=1))
     seconds, milliseconds = await store.client.command("TIME")
     soon = int(seconds) * 1000 + int(milliseconds) // 1000 + 300
     await store.submit([Submission(id="a", task="work", run_at_ms=soon)])
 
     assert (await store.wait_for_work(worker="worker-0", tasks=["work"], timeout_seconds=LONG_SECONDS)).more
-    assert (await store.claim(worker="worker-0", tasks=["work"], places=1, lease_ms=LEASE_MS, claim_id="c")).leases
+    assert (await store.claim(worker="worker-0", tasks=["work"], capacity=1, lease_ms=LEASE_MS, claim_id="c")).leases

@@ -65,12 +65,12 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
             name: {
                 "instance": instance,
                 "tasks": names(tasks),
-                "places": places,
+                "capacity": capacity,
                 "heard_at": heard_at,
                 "expires_at": expires_at,
             }
-            for name, instance, tasks, places, heard_at, expires_at in sql.rows(
-                db, "SELECT name, instance, tasks, places, heard_at, expires_at FROM worker"
+            for name, instance, tasks, capacity, heard_at, expires_at in sql.rows(
+                db, "SELECT name, instance, tasks, capacity, heard_at, expires_at FROM worker"
             )
         },
         "events": [

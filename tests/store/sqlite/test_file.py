@@ -210,12 +210,35 @@ async def test_workers_of_a_file_from_before_instances_are_known_with_when_they_
 
     store = await SQLiteStore.open(path)
     (worker,) = await at(store, 50_000).workers()
-    again = Registration(name="w1", instance="new", tasks=(TaskOptions(name="work"),), places=1)
+    again = Registration(name="w1", instance="new", tasks=(TaskOptions(name="work"),), capacity=1)
     taken = await at(store, 50_000).register(again)
     replaced = await at(store, 50_000).register(msgspec.structs.replace(again, replaces=""))
 
     assert (worker.instance, worker.heard_at, worker.host) == ("", moment(31_000), "h1")
     assert (taken.namesake, replaced.namesake) == (worker, None)
+    await store.close()
+
+
+async def test_workers_of_a_file_that_still_said_places_keep_their_capacity(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    for migration in MIGRATIONS[:6]:
+        db.execute(migration)
+    worker = {"name": "w1", "tasks": '["work"]', "places": 4, "lifetime_ms": 30_000, "host": "h1", "pid": 7}
+    row = {**worker, "registered_at": 1000, "expires_at": 61_000, "instance": "one", "heard_at": 31_000}
+    db.execute(f"INSERT INTO worker ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", 6)
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    (known,) = await at(store, 50_000).workers()
+    again = Registration(name="w1", instance="one", tasks=(TaskOptions(name="work"),), capacity=2)
+    await at(store, 50_000).register(again)
+    (changed,) = await at(store, 50_000).workers()
+
+    assert (known.instance, known.capacity, known.heard_at) == ("one", 4, moment(31_000))
+    assert (changed.instance, changed.capacity) == ("one", 2)
     await store.close()
 
 

@@ -264,7 +264,7 @@ async def finish_all(store: SQLiteStore, *, now: int) -> list[str]:
     finished: list[str] = []
     for number in count():
         claimed = await at(store, now).claim(
-            worker="last", tasks=TASKS, places=50, lease_ms=LEASE_MS, claim_id=f"last-{number}"
+            worker="last", tasks=TASKS, capacity=50, lease_ms=LEASE_MS, claim_id=f"last-{number}"
         )
         outcomes = [Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED) for lease in claimed.leases]
         await at(store, now).finish(outcomes)

@@ -35,7 +35,7 @@ def average_among(means: Mapping[str, Mean], settings: Settings, *, task: str | 
     return AverageRun(settings.estimate.first_guess_secs, Basis.FIRST_GUESS)
 
 
-def places_among(workers: Sequence[WorkerInfo], *, limit: int | None) -> int:
-    """How many jobs can run at once: the workers' places, at most the limit of `global`, at least 1."""
-    places = sum(worker.places for worker in workers)
-    return max(1, places if limit is None else min(places, limit))
+def capacity_among(workers: Sequence[WorkerInfo], *, limit: int | None) -> int:
+    """How many jobs can run at once: the workers' capacity, at most the limit of `global`, at least 1."""
+    capacity = sum(worker.capacity for worker in workers)
+    return max(1, capacity if limit is None else min(capacity, limit))

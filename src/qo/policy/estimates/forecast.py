@@ -9,7 +9,7 @@ import msgspec
 
 from qo.job import Job
 from qo.policy.estimates.base import duration_of_task, duration_of_tier
-from qo.policy.estimates.durations import AverageRun, average_among, places_among
+from qo.policy.estimates.durations import AverageRun, average_among, capacity_among
 from qo.policy.estimates.replay import (
     STEADY_WEIGHT,
     Duration,
@@ -54,8 +54,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     tiers: Sequence[str | None]
     staffed: frozenset[str]
     """The tasks that a live worker takes."""
-    spare_places: Mapping[str, int]
-    """By task, how many places of workers are free once all jobs in line that can start have started."""
+    spare_capacity: Mapping[str, int]
+    """By task, how much capacity of workers is free once all jobs in line that can start have started."""
     spare_slots: Mapping[str, int]
     """By group that is limited or closed, how many of its slots are free then."""
     margin_seconds: float
@@ -63,13 +63,13 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a run of any task or tier in the line or under way was measured before."""
     shut: Mapping[str, str]
     """The groups in which no job can start at present, and the reason."""
-    places: int
+    capacity: int
     averages: Mapping[tuple[str, str | None], AverageRun]
-    """How long a run takes, by the tasks and tiers in line. The base estimate is made of this and `places`."""
+    """How long a run takes, by the tasks and tiers in line. The base estimate is made of this and `capacity`."""
 
     def has_room_for(self, job: Job) -> bool:
         """Whether a job that joined after the replay could start now, and all ahead of it too."""
-        spare = self.spare_places.get(job.task, 0)
+        spare = self.spare_capacity.get(job.task, 0)
         return spare >= (job.position or 1) and all(self.spare_slots.get(group, 1) > 0 for group in job.groups)
 
 
@@ -104,7 +104,7 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
         tasks=[job.task for job in situation.line],
         tiers=[job.tier for job in situation.line],
         staffed=frozenset(task for worker in situation.workers for task in worker.tasks),
-        spare_places=_spare_places(situation, starting),
+        spare_capacity=_spare_capacity(situation, starting),
         spare_slots=_spare_slots(situation, starting),
         margin_seconds=_margin(situation, durations),
         has_data=bool(situation.means),
@@ -113,7 +113,7 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
             for group in situation.groups
             if group.paused or group.limit == 0
         },
-        places=places_among(
+        capacity=capacity_among(
             situation.workers,
             limit=next((group.limit for group in situation.groups if group.group == GLOBAL), None),
         ),
@@ -124,14 +124,14 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
     )
 
 
-def _spare_places(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
+def _spare_capacity(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
     """Counts each job that starts against every task, so that the answer is rather too small than too large."""
     running = Counter(lease.job.worker for lease in situation.leases)
     spare: Counter[str] = Counter()
     for worker in situation.workers:
         for task in worker.tasks:
-            spare[task] += max(worker.places - running[worker.name], 0)
-    return {task: places - len(starting) for task, places in spare.items()}
+            spare[task] += max(worker.capacity - running[worker.name], 0)
+    return {task: capacity - len(starting) for task, capacity in spare.items()}
 
 
 def _spare_slots(situation: Situation, starting: Sequence[InLine]) -> dict[str, int]:
@@ -195,7 +195,7 @@ class _Durations:
 
 
 class _Resources:
-    """Limited groups and worker places as the replay's numbers: how much is free of each, and when more will be."""
+    """Limited groups and worker capacity as the replay's numbers: how much is free of each, and when more will be."""
 
     def __init__(self, situation: Situation, durations: _Durations) -> None:
         self.rooms: list[int] = []
@@ -247,18 +247,18 @@ class _Resources:
         if pool is None:
             pool = self._add(0)
             self._pools.append((tasks, pool))
-        self.rooms[pool] += worker.places
+        self.rooms[pool] += worker.capacity
         self._pool_of_worker[worker.name] = pool
 
     def _add_leases(self, situation: Situation, durations: _Durations) -> None:
-        """Adds the running jobs: the slots and the place that each holds, and when it will probably give them back."""
+        """Adds the running jobs: the slots and capacity that each holds, and when it will probably give them back."""
         live = [lease for lease in situation.leases if lease.job.worker in self._pool_of_worker]
         orphaned = [lease for lease in situation.leases if lease.job.worker not in self._pool_of_worker]
         running = [(durations.all[durations.of(lease.job)], _ran_seconds(lease, situation.now)) for lease in live]
         for lease, left in zip(live, seconds_left(running), strict=True):
             held = self._slots_of(lease)
             pool = self._pool_of_worker[lease.job.worker or ""]
-            if self.rooms[pool] > 0:  # a worker that came back with fewer places may run more than it has
+            if self.rooms[pool] > 0:  # a worker that came back with a smaller capacity may run more than that
                 self.rooms[pool] -= 1
                 held = (*held, pool)
             self.given_back.append(GivenBack(left, held))

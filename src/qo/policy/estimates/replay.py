@@ -1,11 +1,11 @@
 """The line played forward: when each job in line would start if no job came and runs took as long as before.
 
-The rule is that of a claim: whenever a slot or a place is given back, the first job in line starts whose every group
-has room and for whose task some worker has a free place. The result informs people; nothing is scheduled by it.
+The rule is that of a claim: whenever a slot or capacity is given back, the first job in line starts whose every group
+has room and for whose task some worker has free capacity. The result informs people; nothing is scheduled by it.
 
 A job that is known to be blocked is not looked at again until the group that blocks it has room, as in the stores. Here
 the line does not change, so whole kinds are put aside instead of jobs: jobs of one kind compete for the same groups and
-places, and while the first of them is blocked all of them are. Moving ten thousand blocked jobs of one user is moving
+capacity, and while the first of them is blocked all of them are. Moving ten thousand blocked jobs of one user is moving
 one kind.
 """
 
@@ -31,10 +31,11 @@ READY = -1
 
 
 class Kind(msgspec.Struct, frozen=True, gc=False):
-    """The groups and places that jobs of this kind compete for, and how long they take.
+    """The groups and capacity that jobs of this kind compete for, and how long they take.
 
-    All of `groups` and any one of `pools` (the sets of worker places that take its task, in the order in which they
-    are tried) must have room. Both are indices into the rooms, `seconds` is one into the durations.
+    All of `groups` and any one of `pools` must have room. A pool is the capacity of all workers that take the same
+    tasks; those that take this kind's task are in the order in which they are tried. Both are indices into the rooms,
+    `seconds` is one into the durations.
     """
 
     groups: tuple[int, ...]
@@ -43,7 +44,7 @@ class Kind(msgspec.Struct, frozen=True, gc=False):
 
 
 class GivenBack(msgspec.Struct, frozen=True, gc=False):
-    """After so many seconds, one place in each of these groups and pools is free again."""
+    """After so many seconds, one more job has room in each of these groups and pools."""
 
     after_seconds: float
     resources: tuple[int, ...]
@@ -60,9 +61,9 @@ def replay(
 ) -> list[float]:
     """When each job in line starts, in seconds from now; NEVER for a job that can never start.
 
-    `line` is the kind of each waiting job, first in line first. `rooms` are the free places of every group and pool;
-    a group may have less than none (its limit was lowered), a pool may not. Jobs of one duration take its values in
-    turn, in the order in which they start. Beyond `looks_at_most` the rest is extrapolated.
+    `line` is the kind of each waiting job, first in line first. `rooms` has for every group and pool how many
+    more jobs fit in; a group may have less than none (its limit was lowered), a pool may not. Jobs of one duration take
+    its values in turn, in the order in which they start. Beyond `looks_at_most` the rest is extrapolated.
     """
     room = list(rooms)
     choices, choices_with = _choices(kinds, room)
@@ -142,7 +143,7 @@ def _first_free(pools: tuple[int, ...], room: list[int]) -> int:
 
 
 def _choices(kinds: Sequence[Kind], room: list[int]) -> tuple[dict[tuple[int, ...], int], dict[int, tuple[int, ...]]]:
-    """A resource for every choice of several pools, with the free places of all of them. A single pool is its own.
+    """A resource for every choice of several pools, with the room of all of them. A single pool is its own.
 
     Returns the resource of each choice, and for each pool the resources of the choices that it is part of.
     """

@@ -23,11 +23,11 @@ local function passes(task)
   return not groups.gates_open(task)
 end
 
-function claiming.take(worker, task_names, places, lease_ms, claim)
+function claiming.take(worker, task_names, capacity, lease_ms, claim)
   -- Returns the jobs taken, whether a bound ended the claim early, and the bytes of its reply.
-  local all = walk.over(without_repetitions(task_names), places)
+  local all = walk.over(without_repetitions(task_names), capacity)
   local taken, examined, taken_bytes, more = {}, 0, 0, false
-  while #taken < places do
+  while #taken < capacity do
     if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes then
       more = walk.first(all, passes) ~= nil
       break

@@ -6,7 +6,7 @@
 
 local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker
 
-local function free_places()
+local function free_capacity()
   -- Live workers with free capacity: their tasks, and how many more jobs they can take.
   local free = {}
   for _, worker in ipairs(workers.live()) do
@@ -14,7 +14,7 @@ local function free_places()
     for _, task in ipairs(worker.tasks) do
       takes[task] = true
     end
-    free[#free + 1] = { takes = takes, left = worker.places - worker.running }
+    free[#free + 1] = { takes = takes, left = worker.capacity - worker.running }
   end
   return free
 end
@@ -72,7 +72,7 @@ local function hand_over(asking)
     or call('EXISTS', written(key('ready:', CALLERS)), written(key('open:', CALLERS))) == 0 then
     return
   end
-  local free = free_places()
+  local free = free_capacity()
   local names, known = { CALLERS }, {}
   for _, worker in ipairs(free) do
     for task in pairs(worker.takes) do

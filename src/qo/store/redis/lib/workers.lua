@@ -7,8 +7,6 @@ local workers = {}
 local function unpacked(name, text)
   local worker = cmsgpack.unpack(text)
   worker.name = name
-  worker.instance = worker.instance or '' -- of an older qo
-  worker.heard_at = worker.heard_at or worker.expires_at - worker.lifetime_ms
   return worker
 end
 

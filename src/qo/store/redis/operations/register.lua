@@ -1,6 +1,6 @@
 -- register: a worker has started, or is gone.
 --
--- Arguments  name, instance, replaces, tasks (none: gone), places, limits, lifetime_ms, lease_ms, host, pid
+-- Arguments  name, instance, replaces, tasks (none: gone), capacity, limits, lifetime_ms, lease_ms, host, pid
 -- Answers    a live worker that has the name already, and then nothing is written; else the configuration's limits that
 --            changed, and limits that a stronger source keeps out; the time
 -- Events     limit, where changed. Audit "limit" for the configuration's, where changed
@@ -56,7 +56,7 @@ for i, task in ipairs(arguments.tasks) do
   names[i] = task.name
 end
 workers.save({
-  name = arguments.name, instance = arguments.instance, tasks = names, places = arguments.places,
+  name = arguments.name, instance = arguments.instance, tasks = names, capacity = arguments.capacity,
   lifetime_ms = arguments.lifetime_ms, host = arguments.host, pid = arguments.pid, registered_at = step.now,
   heard_at = step.now, expires_at = step.now + arguments.lifetime_ms,
 })

@@ -282,6 +282,11 @@ ALTER TABLE worker ADD COLUMN heard_at INTEGER NOT NULL DEFAULT 0;
 UPDATE worker SET heard_at = expires_at - lifetime_ms;
 """
 
+# A place is in line; how many jobs a worker runs at once is its capacity.
+WORKER_CAPACITY = """
+ALTER TABLE worker RENAME COLUMN places TO capacity;
+"""
+
 # Jobs, and callers, that need the same groups stand in one lane. Only its first one is marked, and has the group that
 # the lane is parked in. What was ready or parked before may stand elsewhere now: the next claims look at it.
 LANES = """
@@ -307,7 +312,7 @@ CREATE INDEX ticket_parked ON ticket (parked, key) WHERE parked IS NOT NULL;
 DELETE FROM open;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES, LANES)
+MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES, WORKER_CAPACITY, LANES)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

@@ -29,14 +29,14 @@ _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
 """a job, its groups, its slots in those with a limit, and the end of its lease"""
 
 
-def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_ms: int, claim_id: str) -> Claimed:
+def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str) -> Claimed:
     if known := _leases_of_claim(step, claim_id):
         return Claimed(leases=known)
     behind = catch_up(step).more
     taken: list[_Taken] = []
     examined = taken_bytes = 0
     bounded = False
-    walk = Walk(step, dict.fromkeys(tasks), expected=places, passes=lambda task: not step.groups.gates_open(task))
+    walk = Walk(step, dict.fromkeys(tasks), expected=capacity, passes=lambda task: not step.groups.gates_open(task))
     sizes = _Sizes(step, walk)
     for candidate in walk:
         assert isinstance(candidate, JobRow)
@@ -50,7 +50,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], places: int, lease_m
         else:
             park_lane_of(step, candidate, blocked_by)
             walk.put_lane_aside()
-        if len(taken) == places:
+        if len(taken) == capacity:
             break
         if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes:
             bounded = walk.has_more()

@@ -94,7 +94,7 @@ def worker_named(db: apsw.Connection, name: str, *, now: int) -> WorkerInfo | No
 def _workers(db: apsw.Connection, where: str, bindings: tuple[object, ...]) -> tuple[WorkerInfo, ...]:
     rows = sql.rows(
         db,
-        "SELECT name, instance, tasks, places,"
+        "SELECT name, instance, tasks, capacity,"
         " (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL),"
         f" registered_at, heard_at, expires_at, host, pid FROM worker WHERE {where}",
         bindings,
@@ -104,7 +104,7 @@ def _workers(db: apsw.Connection, where: str, bindings: tuple[object, ...]) -> t
             name=name,
             instance=instance,
             tasks=names_in(tasks),
-            places=places,
+            capacity=capacity,
             running=running,
             registered_at=moment(registered_at),
             heard_at=moment(heard_at),
@@ -112,7 +112,7 @@ def _workers(db: apsw.Connection, where: str, bindings: tuple[object, ...]) -> t
             host=host,
             pid=pid,
         )
-        for name, instance, tasks, places, running, registered_at, heard_at, expires_at, host, pid in rows
+        for name, instance, tasks, capacity, running, registered_at, heard_at, expires_at, host, pid in rows
     )
 
 

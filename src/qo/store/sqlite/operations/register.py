@@ -49,12 +49,12 @@ def _namesake(step: Step, registration: Registration) -> WorkerInfo | None:
 
 def _write_worker(step: Step, registration: Registration) -> None:
     step.db.execute(
-        "INSERT OR REPLACE INTO worker (name, tasks, places, lifetime_ms, host, pid, registered_at, expires_at,"
+        "INSERT OR REPLACE INTO worker (name, tasks, capacity, lifetime_ms, host, pid, registered_at, expires_at,"
         " instance, heard_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             registration.name,
             to_json([task.name for task in registration.tasks]),
-            registration.places,
+            registration.capacity,
             registration.lifetime_ms,
             registration.host,
             registration.pid,

@@ -29,7 +29,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     step.settle()
     if not _somebody_could_go(step):
         return
-    workers = _FreePlaces(step)
+    workers = _FreeCapacity(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
     examined = 0
     for candidate in walk:
@@ -57,7 +57,7 @@ def _somebody_could_go(step: Step) -> bool:
     return bool(found)
 
 
-def _passes(step: Step, workers: _FreePlaces) -> Callable[[str], bool]:
+def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
     gates = step.groups
 
     def passes(task: str) -> bool:
@@ -93,7 +93,7 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
 
 
-def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreePlaces) -> bool:
+def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity) -> bool:
     """Whether the next job of its lane can be looked at."""
     blocked_by = step.groups.first_without_room(groups[GATES:])
     if blocked_by is not None:
@@ -118,13 +118,13 @@ def drop_ticket(step: Step, holder: str, groups: Json) -> None:
     step.db.execute("DELETE FROM ticket WHERE holder = ?", (holder,))
 
 
-class _FreePlaces:
+class _FreeCapacity:
     """By name, the live workers that have free capacity."""
 
     def __init__(self, step: Step) -> None:
         rows = sql.rows(
             step.db,
-            "SELECT tasks, places - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
+            "SELECT tasks, capacity - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
             " FROM worker WHERE expires_at > ? ORDER BY name",
             (step.now,),
         )
