@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from qo.store.contract import Store
-from qo.values import Lease, TaskOptions
+from qo.values import Lease, Limit, Source, Submission, TaskOptions
 from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     NOW,
     acquire,
+    active,
     age,
     at,
     claim,
@@ -18,13 +21,14 @@ from tests.conformance.suite.harness import (
     group_status,
     ids,
     limit,
-    line,
     numbered,
     register,
     series,
     start,
+    submission,
     submit,
     submit_all,
+    submit_list,
     succeed,
 )
 
@@ -42,10 +46,22 @@ async def claim_in_one_step(store: Store, *, capacity: int = 1) -> list[Lease]:
 
 @pytest.mark.bounded_by(examine=4)
 async def test_a_start_takes_at_most_four_looks_however_many_jobs_of_a_user_wait(store: Store, crowd: int) -> None:
+    await start_jobs_of_two_users_by_turns(store, waiting=4 * crowd)
+
+
+@pytest.mark.nightly
+@pytest.mark.bounded_by(examine=4)
+async def test_a_start_takes_at_most_four_looks_with_a_hundred_thousand_jobs(
+    unchecked_store: Store, crowd: int
+) -> None:
+    await start_jobs_of_two_users_by_turns(unchecked_store, waiting=100 * crowd)
+
+
+async def start_jobs_of_two_users_by_turns(store: Store, *, waiting: int) -> None:
     """The user's limit and the provider's are full by turns, so that the user's lane moves between the two."""
     await limit(store, "api", 2)
     await limit(store, "user:u", 1)
-    await submit_all(store, numbered("u", crowd), user="u", groups=("api",))
+    await submit_all(store, numbered("u", waiting), user="u", groups=("api",))
     (mine,) = await claim_in_one_step(store)
     await submit(store, "before", user="v", groups=("api",), priority=10)
     (other,) = await claim_in_one_step(store)
@@ -61,25 +77,41 @@ async def test_a_start_takes_at_most_four_looks_however_many_jobs_of_a_user_wait
         await submit(store, f"w{number}", user="v", groups=("api",), priority=10)
         (other,) = await claim_in_one_step(store, capacity=5)
 
-    assert mine.job.user == "u"
-    assert len(await line(store)) == crowd - 11
+    assert mine.job.id == numbered("u", 11)[-1]
+    assert (await store.line(limit=0)).queued == waiting - 11
 
 
 @pytest.mark.bounded_by(examine=5)
 async def test_a_start_takes_at_most_five_looks_with_many_users_of_uneven_demand(store: Store, crowd: int) -> None:
-    await limit(store, "api", 20)
-    for number in range(crowd // 10):
-        await limit(store, f"user:u{number}", 1 + number % 2)
-    for number in range(crowd // 10):
-        await submit_all(store, numbered(f"u{number}-", 1 + 400 // (number + 1)), user=f"u{number}", groups=("api",))
-    running = [lease for _ in range(40) for lease in await claim(store)]
+    await start_jobs_of_many_users(store, users=crowd, waiting=crowd)
 
-    for _ in range(50):
-        await succeed(store, running.pop(0))
-        found = await claim_in_one_step(store)
-        running += found
 
-    assert running
+@pytest.mark.nightly
+@pytest.mark.bounded_by(examine=5)
+async def test_a_start_takes_at_most_five_looks_with_forty_thousand_jobs_of_many_users(
+    unchecked_store: Store, crowd: int
+) -> None:
+    await start_jobs_of_many_users(unchecked_store, users=crowd, waiting=40 * crowd)
+
+
+async def start_jobs_of_many_users(store: Store, *, users: int, waiting: int) -> None:
+    """Each user has a limit, the provider too. A few users have most of the jobs; for each that ends, one comes."""
+    limits = [Limit(group=f"user:u{number}", slots=1 + number % 3, source=Source.OPERATOR) for number in range(users)]
+    await at(store, NOW).set_limits([*limits, Limit(group="api", slots=20, source=Source.OPERATOR)])
+    demand = random.Random(17)
+
+    def job(number: int) -> Submission:
+        user = min(int(demand.paretovariate(0.5)), users) - 1
+        return submission(f"job-{number}", user=f"u{user}", groups=("api",))
+
+    await submit_list(store, [job(number) for number in range(waiting)])
+    running = await claim(store, capacity=20)
+    for number in range(waiting, waiting + 200):
+        await succeed(store, running.pop(demand.randrange(len(running))))
+        await submit_list(store, [job(number)])
+        running += await claim_in_one_step(store)
+
+    assert 0 < len(running) == await active(store, "api")
 
 
 async def test_a_lane_is_parked_as_a_whole(store: Store) -> None:
