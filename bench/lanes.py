@@ -18,7 +18,7 @@ from qo.values import Lease, Limit, Outcome, Source, Submission
 from tests.servers.redis import Server
 
 FEW, MANY = 60, 4000
-ROUNDS, STARTS_A_ROUND = 9, 20
+ROUNDS, STARTS_A_ROUND = 9, 21
 
 _numbers = count()
 
@@ -43,14 +43,17 @@ class Story:
     async def start_some(self) -> float:
         """The microseconds a start, with as many jobs in line at the end as at the beginning."""
         began = time.perf_counter()
-        for _ in range(STARTS_A_ROUND // 2):
+        for _ in range(STARTS_A_ROUND // 3):
             await self._store.submit([self._job("v"), self._job("u")])
             await self._end(self._mine)  # the user may go, but the other user's job is first
             (following,) = await self._claim()
             await self._end(self._other)  # now the provider has room
             (self._mine,) = await self._claim()
             assert self._mine.job.user == "u"
-            self._other = following
+            await self._end(following)  # the provider has room, and the user is at the limit
+            assert not await self._claim()
+            await self._store.submit([self._job("v")])
+            (self._other,) = await self._claim()
         return (time.perf_counter() - began) / STARTS_A_ROUND * 1_000_000
 
     def _job(self, user: str) -> Submission:
