@@ -177,6 +177,17 @@ local function admit(submission, number_of)
   return admitted
 end
 
+local function look_up_lanes(numbers)
+  -- Those that the jobs will probably join, in one command instead of one for each job.
+  local jobs = {}
+  for i, submission in ipairs(arguments.submissions) do
+    if not numbers[i] and (submission.priority or not submission.parent) then
+      jobs[#jobs + 1] = new_row(submission, submission.standing or submission.user and users.standing(submission.user))
+    end
+  end
+  line.look_up_lanes(jobs)
+end
+
 local ids = {}
 for i, submission in ipairs(arguments.submissions) do
   ids[i] = submission.id
@@ -184,6 +195,9 @@ end
 catch_up.join_due()
 local numbers = rows.numbers(ids)
 rows.load(numbers)
+if #ids > 1 then
+  look_up_lanes(numbers)
+end
 local answers, number_of = {}, {} -- an id may be there twice in one call
 for i, submission in ipairs(arguments.submissions) do
   answers[i] = known_before(submission, numbers[i] or number_of[submission.id]) or admit(submission, number_of)
