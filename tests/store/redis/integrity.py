@@ -129,7 +129,7 @@ class _Indexes:
         self.keys = keys
         self.by_name: dict[str, dict[Any, Any]] = {}
         self.clashes: list[str] = []
-        self.lanes: dict[tuple[str, str], dict[str, int | None]] = {}
+        self.lanes: dict[tuple[str, str], dict[str, int]] = {}
         """by task and name: the keys of their members"""
         for row in keys["jobs"].values():
             self.add_job(row)
@@ -159,7 +159,7 @@ class _Indexes:
         if row.state == State.QUEUED:
             self.put("line", row.number, row.key)
             self.put("aged", row.number, row.aged_at)
-            self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key
+            self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key or 0
         if row.parked is not None:
             self.clashes.append(f"  'jobs': {row.number} says where it is parked, which only its lane should")
         if row.key is not None and was_moved(place_of(row.key)):
@@ -233,7 +233,7 @@ class _Indexes:
         for (task, lane), members in self.lanes.items():
             first = min(members, key=members.__getitem__)
             group = parked_in(self.keys, lane)
-            self.put("lanes", lane, [first, members[first], len(members), *([] if group is None else [group])])
+            self.put("lanes", lane, [first, members[first], len(members), group or False])
             if len(members) > 1:
                 self.by_name[f"lane:{lane}"] = dict(members)
             if group is None:

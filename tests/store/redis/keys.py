@@ -18,7 +18,7 @@ PACKED_ROWS = {"jobs", "groups", "leases", "tickets", "users", "tasks", "workers
 PACKED_ROWS |= {"idle_workers"}
 CONTENTS = {"payloads", "checkpoints", "results"}
 ROWS = {*PACKED_ROWS, *CONTENTS, "counters", "schema", "events", "parents"}
-PACKED = {*PACKED_ROWS, "claims", "lanes"}
+PACKED = {*PACKED_ROWS, "claims"}
 FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 
 COUNTERS = [
@@ -101,6 +101,8 @@ def _entry(fields: dict[bytes, bytes]) -> dict[str, Any]:
 def _field(name: str, packed: bytes) -> Any:
     if name == "jobs":
         return decode_row(packed)
+    if name == "lanes":
+        return msgspec.msgpack.decode(b"\x94" + packed)  # four values one after the other, which this makes a list
     if name in PACKED:
         return msgspec.msgpack.decode(packed)
     return packed if name in CONTENTS else packed.decode()
@@ -118,8 +120,8 @@ def lane_of_caller(ticket: dict[str, Any]) -> str:
 
 def parked_in(keys: Keys, lane: str) -> str | None:
     """The group in which a lane waits, which is the only thing that its record alone says; None where it is ready."""
-    _, _, _, *group = keys["lanes"].get(lane, (None, None, None))
-    return group[0] if group else None
+    _, _, _, group = keys["lanes"].get(lane, (None, None, None, None))
+    return group or None
 
 
 def audit_entries(keys: Keys) -> list[tuple[int, list[Any]]]:

@@ -1,4 +1,4 @@
-"""A namespace of a newer qo is left alone, and code that the server forgot costs nothing."""
+"""A namespace of a newer or an older qo is left alone, and code that the server forgot costs nothing."""
 
 from __future__ import annotations
 
@@ -40,6 +40,23 @@ async def test_a_namespace_of_a_newer_qo_is_refused_and_left_alone(kind: Kind) -
     assert str(refused.value) == (
         f"This namespace was written by a newer qo (schema {SCHEMA + 1}, this one knows {SCHEMA}); "
         "upgrade qo, or name another namespace."
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_namespace_of_an_older_qo_is_refused_with_a_way_to_go_on(kind: Kind) -> None:
+    url, namespace = shared_server(kind).url, new_namespace()
+    store = await RedisStore.open(url, namespace=namespace)
+    await store.client.command("SET", f"{store.client.prefix}schema", SCHEMA - 1)
+
+    with pytest.raises(StoreUnavailable) as refused:
+        await RedisStore.open(url, namespace=namespace)
+
+    await store.client.command("DEL", f"{store.client.prefix}schema")
+    await store.close()
+    assert str(refused.value) == (
+        f"This namespace was written by an older qo (schema {SCHEMA - 1}, this one knows {SCHEMA}); "
+        "let that version finish its jobs, or name another namespace."
     )
 
 

@@ -18,14 +18,18 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 local function remember(name, task, text)
-  -- `members` has the first ones and their keys, from place `at` on, as far as they are known.
-  local lane = { name = name, task = task, count = 0, members = {}, at = 1 }
+  -- `members` has the first ones and their keys, from place `at` on, as far as they are known; `shown` is the one that
+  -- stands in an index. All fields at once: a table that grows costs more.
+  local first, order_key, count, group
   if text then
-    local first, order_key, count, group = unpack(cmsgpack.unpack(text))
-    lane.members = { first, order_key }
-    lane.count, lane.group, lane.has_set, lane.is_stored = count, group, count > 1, true
-    lane.shown, lane.shown_key, lane.shown_in = first, order_key, group
+    first, order_key, count, group = cmsgpack.unpack(text)
+    group = group or nil
   end
+  local lane = {
+    name = name, task = task, set = key('lane:', name), members = { first, order_key }, at = 1, count = count or 0,
+    group = group, has_set = text and count > 1, is_stored = text and true, is_unsettled = false,
+    shown = first, shown_key = order_key, shown_in = group,
+  }
   known[name] = lane
   return lane
 end
@@ -73,10 +77,6 @@ end
 
 -- --- members --------------------------------------------------------------------------------------------------
 
-local function set_of(lane)
-  return key('lane:', lane.name)
-end
-
 local function know_only(lane, member, order_key)
   lane.members, lane.at = { member, order_key }, 1
 end
@@ -95,7 +95,7 @@ function lanes.nth(lane, nth, ahead)
   local members, at = lane.members, lane.at + 2 * (nth - 1)
   if at > #members then
     local first = (#members - lane.at + 1) / 2
-    local found = call('ZRANGE', written(set_of(lane)), first, nth + (ahead or 1) - 2, 'WITHSCORES')
+    local found = call('ZRANGE', written(lane.set), first, nth + (ahead or 1) - 2, 'WITHSCORES')
     for i = 1, #found, 2 do
       members[#members + 1] = found[i]
       members[#members + 1] = tonumber(found[i + 1])
@@ -118,10 +118,10 @@ local function add(lane, member, order_key)
   local first, first_key = lanes.nth(lane, 1)
   if lane.count == 1 and not lane.has_set then
     lane.has_set = true
-    later('ZADD', set_of(lane), first_key, first)
+    later('ZADD', lane.set, first_key, first)
   end
   if lane.has_set then
-    later('ZADD', set_of(lane), order_key, member)
+    later('ZADD', lane.set, order_key, member)
   end
   if not first or order_key < first_key then
     know_only(lane, member, order_key)
@@ -187,7 +187,7 @@ function lanes.leave(lane, member)
   touch(lane)
   count_in(lane, -1)
   if lane.has_set then
-    later('ZREM', set_of(lane), member)
+    later('ZREM', lane.set, member)
   end
   if lane.count == 0 then
     lane.members, lane.at, lane.group, lane.has_set = {}, 1, nil, false
@@ -204,7 +204,7 @@ function lanes.rekey(lane, member, order_key)
   -- Give a member another key. The lane is not looked at.
   touch(lane)
   if lane.has_set then
-    later('ZADD', set_of(lane), order_key, member)
+    later('ZADD', lane.set, order_key, member)
   end
   local first_key = lane.members[lane.at + 1]
   if not lane.has_set or (first_key and order_key < first_key) then
@@ -258,7 +258,7 @@ function lanes.settle()
   local to_settle = unsettled
   unsettled = {}
   for _, lane in ipairs(to_settle) do
-    lane.is_unsettled = nil
+    lane.is_unsettled = false
     take_entry_out(lane, (lanes.nth(lane, 1)))
   end
   for _, lane in ipairs(to_settle) do
@@ -277,9 +277,9 @@ local function write_lanes()
   for lane in pairs(to_write) do
     if lane.count > 0 then
       local first, order_key = lanes.nth(lane, 1)
-      later('HSET', key('lanes'), lane.name, cmsgpack.pack({ first, order_key, lane.count, lane.group }))
+      later('HSET', key('lanes'), lane.name, cmsgpack.pack(first, order_key, lane.count, lane.group or false))
       if lane.has_set and lane.count == 1 then
-        later('ZREM', set_of(lane), first)
+        later('ZREM', lane.set, first)
       end
     end
   end

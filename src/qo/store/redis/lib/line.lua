@@ -137,16 +137,16 @@ local function take_out(name, row)
   end
 end
 
-local function join_lane(row)
-  local lane = lanes.get(tasks.lane_of(row), row.task)
+local function join_lane(row, name)
+  local lane = lanes.get(name, row.task)
   stands_in[row.number] = lane
-  lanes.enter(lane, row.number, row.key, tasks.groups_of(row), GATES + 1)
+  lanes.enter(lane, row.number, row.key, tasks.groups_of(row, name), GATES + 1)
 end
 
 function line.enter(row, order_key)
   row.key = order_key
   row.aged_at = step.now
-  join_lane(row)
+  join_lane(row, tasks.lane_of(row))
   count(order_key, 1)
   lone = line.length() == 0 and row or nil
   step.set_counter('in_line', line.length() + 1)
@@ -165,17 +165,18 @@ end
 
 function line.enter_again(row, order_key)
   -- Enter the line again after the key or the groups of the job have changed.
-  local lane, has_other_key = line.lane_of(row), order_key ~= row.key
+  local lane, name = line.lane_of(row), tasks.lane_of(row)
+  local has_other_key = order_key ~= row.key
   change_key(row, order_key)
-  if lane.name ~= tasks.lane_of(row) then
+  if lane.name ~= name then
     lanes.leave(lane, row.number)
-    join_lane(row)
+    join_lane(row, name)
     return
   end
   if has_other_key then
     lanes.rekey(lane, row.number, order_key)
   end
-  lanes.look_if_first(lane, row.number, tasks.groups_of(row), GATES + 1)
+  lanes.look_if_first(lane, row.number, tasks.groups_of(row, name), GATES + 1)
 end
 
 function line.make_room(row, order_key)

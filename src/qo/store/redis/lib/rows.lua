@@ -207,20 +207,24 @@ local function names_of(row)
   return names
 end
 
+local priority_texts = {} -- to write a number takes longer than all else that a lane's name needs
+
 function tasks.lane_of(row)
   -- The name of the job's lane: all that decides its groups. No name is empty or has a NUL, and only the last part is
   -- a list, so two lanes never have the same name.
-  local own = row.own_groups
-  return table.concat({
-    row.task, row.priority, row.user or '', row.project or '', row.tier or '', row.parent or '',
-    own and table.concat(own, '\0') or '',
-  }, '\0')
+  local own, priority = row.own_groups, priority_texts[row.priority]
+  if not priority then
+    priority = digits(row.priority)
+    priority_texts[row.priority] = priority
+  end
+  return row.task .. '\0' .. priority .. '\0' .. (row.user or '') .. '\0' .. (row.project or '') .. '\0'
+    .. (row.tier or '') .. '\0' .. (row.parent or '') .. '\0' .. (own and table.concat(own, '\0') or '')
 end
 
-function tasks.groups_of(row)
+function tasks.groups_of(row, lane)
   -- Every group of a job, each once, in the order in which a claim looks at them: first the two gates, then its
-  -- priority. The list is shared with other jobs and must not be changed.
-  local lane = tasks.lane_of(row)
+  -- priority. The list is shared with other jobs and must not be changed. `lane` is the name of its lane, if known.
+  lane = lane or tasks.lane_of(row)
   local names = known_names[lane]
   if not names then
     names = names_of(row)

@@ -82,19 +82,19 @@ end
 
 -- --- lanes that something was taken from ------------------------------------------------------------------------
 
--- Each is in `begun` under the key of its next member, the smallest key last.
+-- `begun` has them by the key of the next member, the smallest one last, so that taking it moves no other.
 
-local function insert(begun, lane)
+local function insert(begun, from)
   local low, high = 1, #begun + 1
   while low < high do
     local middle = math.floor((low + high) / 2)
-    if begun[middle].key > lane.key then
+    if begun[middle].key > from.key then
       low = middle + 1
     else
       high = middle
     end
   end
-  table.insert(begun, low, lane)
+  table.insert(begun, low, from)
 end
 
 local function go_on(candidates)
@@ -118,9 +118,9 @@ end
 
 local function first_begun(begun)
   while #begun > 0 do
-    local lane = begun[#begun]
-    if not lane.lane.group or has_room(lane.lane.group) then
-      return lane
+    local from = begun[#begun]
+    if not from.lane.group or has_room(from.lane.group) then
+      return from
     end
     begun[#begun] = nil
   end

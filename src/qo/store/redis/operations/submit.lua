@@ -178,14 +178,21 @@ local function admit(submission, number_of)
 end
 
 local function look_up_lanes(numbers)
-  -- Those that the jobs will probably join, in one command instead of one for each job.
-  local jobs = {}
+  -- Those that the jobs will probably join, in one command instead of one for each lane.
+  local task_of, before = {}, NONE
   for i, submission in ipairs(arguments.submissions) do
-    if not numbers[i] and (submission.priority or not submission.parent) then
-      jobs[#jobs + 1] = new_row(submission, submission.standing or submission.user and users.standing(submission.user))
+    local is_alike = submission.user == before.user and submission.task == before.task and not submission.groups
+    before = submission
+    if not numbers[i] and not is_alike and (submission.priority or not submission.parent) then
+      local standing = submission.standing or submission.user and users.standing(submission.user) or NONE
+      local lane = tasks.lane_of({
+        task = submission.task, priority = submission.priority or NORMAL, user = submission.user,
+        project = submission.project, tier = standing.tier, parent = submission.parent, own_groups = submission.groups,
+      })
+      task_of[lane] = submission.task
     end
   end
-  line.look_up_lanes(jobs)
+  lanes.load(task_of)
 end
 
 local ids = {}
