@@ -343,6 +343,7 @@ function lease.lose(tokens, reason)
       end
     end
   end
+  line.look_up_lanes(coming_back)
   for _, row in ipairs(coming_back) do
     row.worker, row.token, row.cancel_wanted = nil, nil, nil
     line.come_back(row, reason)

@@ -177,6 +177,24 @@ local function admit(submission, number_of)
   return admitted
 end
 
+local function look_up_lanes(numbers)
+  -- Those that the jobs will probably join, in one command instead of one for each lane.
+  local task_of, before = {}, NONE
+  for i, submission in ipairs(arguments.submissions) do
+    local is_alike = submission.user == before.user and submission.task == before.task and not submission.groups
+    before = submission
+    if not numbers[i] and not is_alike and (submission.priority or not submission.parent) then
+      local standing = submission.standing or submission.user and users.standing(submission.user) or NONE
+      local lane = tasks.lane_of({
+        task = submission.task, priority = submission.priority or NORMAL, user = submission.user,
+        project = submission.project, tier = standing.tier, parent = submission.parent, own_groups = submission.groups,
+      })
+      task_of[lane] = submission.task
+    end
+  end
+  lanes.load(task_of)
+end
+
 local ids = {}
 for i, submission in ipairs(arguments.submissions) do
   ids[i] = submission.id
@@ -184,6 +202,9 @@ end
 catch_up.join_due()
 local numbers = rows.numbers(ids)
 rows.load(numbers)
+if #ids > 1 then
+  look_up_lanes(numbers)
+end
 local answers, number_of = {}, {} -- an id may be there twice in one call
 for i, submission in ipairs(arguments.submissions) do
   answers[i] = known_before(submission, numbers[i] or number_of[submission.id]) or admit(submission, number_of)
