@@ -160,8 +160,6 @@ class _Indexes:
             self.put("line", row.number, row.key)
             self.put("aged", row.number, row.aged_at)
             self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key or 0
-        if row.parked is not None:
-            self.clashes.append(f"  'jobs': {row.number} says where it is parked, which only its lane should")
         if row.key is not None and was_moved(place_of(row.key)):
             self.put("moved", str(place_of(row.key)), row.number)
         if row.due_at is not None:
