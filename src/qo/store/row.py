@@ -67,6 +67,8 @@ class JobFields(msgspec.Struct, gc=False):
     confirming_at: Milliseconds | None = None
     reminded: int = 0
     finished_at: Milliseconds | None = None
+    has_contact: bool = False
+    """The store has an e-mail address for the job, beside its payload."""
     undisturbed_key: int | None = None
     """The order key before a person, or a move beside the job, first changed it."""
     displaced: str | None = None

@@ -103,6 +103,7 @@ def submissions(draw: st.DrawFn, /, number: int, now: int, **fixed: Any) -> Subm
         "cap": draw(seldom(st.integers(0, 6))),
         "max_attempts": draw(st.sampled_from([None, None, 1, 2, 3])),
         "timeout_ms": draw(seldom(st.just(1500))),
+        "contact": draw(seldom(st.just("u1@example.com"))),
         "by": draw(by),
     }
     return Submission(**{**fields, **fixed})

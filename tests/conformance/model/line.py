@@ -328,6 +328,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        job.contact = None
         job.finished_at = now
         job.cancel_wanted = False
         job.confirmation_required_at = None

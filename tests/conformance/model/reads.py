@@ -333,6 +333,7 @@ class Reads(Upkeep):
                     "ended_token": None if row.ended_token is None else str(row.ended_token),
                     "payload": row.payload,
                     "checkpoint": row.checkpoint,
+                    "contact": row.contact,
                     "number": row.number,
                 }
                 for row in state.jobs.values()

@@ -42,6 +42,7 @@ class JobRow:
     unique: str | None
     max_attempts: int | None
     timeout_ms: int | None
+    contact: str | None
     submitted_at: int
 
     state: State = State.WAITING

@@ -158,6 +158,7 @@ class Upkeep(Admission):
                 job_id=job.id,
                 number=number,
                 confirmation_required_at=moment(job.confirmation_required_at),
+                contact=job.contact,
             )
             for job, number in portion
         ]

@@ -51,6 +51,9 @@ def _differences_between(name: str, actual: dict[Any, Any], expected: dict[Any, 
 def _differences_of_contents(keys: Keys) -> Iterator[str]:
     jobs = keys["jobs"]
     succeeded = {number for number, row in jobs.items() if row.state == State.SUCCEEDED}
+    with_contact = {number for number, row in jobs.items() if row.has_contact}
+    if keys["contacts"].keys() != with_contact:
+        yield f"  'contacts': has {sorted(keys['contacts'])}, should have {sorted(with_contact)}"
     for name, allowed in (("payloads", set(jobs)), ("checkpoints", set(jobs)), ("results", succeeded)):
         if surplus := keys[name].keys() - allowed:
             yield f"  {name!r}: has {sorted(surplus)}, which no job asks for"

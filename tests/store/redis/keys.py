@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PACKED_ROWS = {"jobs", "groups", "leases", "tickets", "users", "tasks", "workers", "averages", "audit", "records"}
 PACKED_ROWS |= {"idle_workers"}
 CONTENTS = {"payloads", "checkpoints", "results"}
-ROWS = {*PACKED_ROWS, *CONTENTS, "counters", "schema", "events", "parents"}
+ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents"}
 PACKED = {*PACKED_ROWS, "claims"}
 FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 

@@ -137,6 +137,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
             "ended_token": None if row.ended_token is None else plain_token(row.ended_token),
             "payload": keys["payloads"].get(row.number),
             "checkpoint": keys["checkpoints"].get(row.number),
+            "contact": keys["contacts"].get(row.number),
             "number": int(row.number),
         }
         for row in keys["jobs"].values()

@@ -103,7 +103,9 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
 
 
 def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
-    payload, checkpoint = sql.row(db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
+    kept = "SELECT payload, checkpoint, contact FROM content WHERE number = ?"
+    payload, checkpoint, contact = sql.row(db, kept, (row.number,))
+    assert row.has_contact == (contact is not None)
     return {
         "job": reading.job_now(db, row.id),
         "key": row.key,
@@ -119,6 +121,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "ended_token": None if row.ended_token is None else str(row.ended_token),
         "payload": payload,
         "checkpoint": checkpoint,
+        "contact": contact,
         "number": row.number,
     }
 

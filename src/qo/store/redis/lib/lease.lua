@@ -273,6 +273,10 @@ function lease.end_job(row, state, error)
   if row.unique_key then
     later('HDEL', key('unique'), row.unique_key)
   end
+  if row.has_contact then
+    row.has_contact = nil
+    later('HDEL', key('contacts'), row.number)
+  end
   if row.parent then
     call('HINCRBY', key('unfinished'), row.parent, -1)
     later('ZADD', key('endings:', row.parent), step.now, row.number)

@@ -61,6 +61,7 @@ local function new_row(submission, standing)
     run_at = submission.delay_ms and step.now + submission.delay_ms or submission.run_at_ms,
     steady_at = submission.delay_ms and step.steady_now() + submission.delay_ms,
     max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
+    has_contact = submission.contact and true or nil,
     tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
     iterations_batch = standing.iterations_batch, iterations_granted = standing.iterations_batch,
     iterations_max = standing.iterations_max,
@@ -120,6 +121,9 @@ local function note_owner(row)
       row.replaces = cancelled and cancelled.number or nil
       later('HSET', key('phases:', row.parent), row.phase, row.number)
     end
+  end
+  if submission.contact then
+    later('HSET', key('contacts'), row.number, submission.contact)
   end
   if row.unique_key then
     later('HSET', key('unique'), row.unique_key, row.number)

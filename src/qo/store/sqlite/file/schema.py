@@ -312,7 +312,23 @@ CREATE INDEX ticket_parked ON ticket (parked, key) WHERE parked IS NOT NULL;
 DELETE FROM open;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES, WORKER_CAPACITY, LANES)
+# An address is kept beside the payload, because nothing that reads a job may see it.
+CONTACTS = """
+ALTER TABLE content ADD COLUMN contact TEXT;
+ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS = (
+    FIRST,
+    AUDIT_COUNTER,
+    COUNTED_TIME,
+    PHASES_AGAIN,
+    DISPLACED,
+    WORKER_INSTANCES,
+    WORKER_CAPACITY,
+    LANES,
+    CONTACTS,
+)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

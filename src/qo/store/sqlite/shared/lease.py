@@ -133,6 +133,10 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.deferred = row.cancel_wanted = False
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
+    if row.has_contact:
+        step.writes.add("content", "UPDATE content SET contact = NULL WHERE number = ?", (row.number,))
+        row.has_contact = False
+        save(step.writes, row, "has_contact")
     save(step.writes, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state}", ran_ms)
