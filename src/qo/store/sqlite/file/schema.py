@@ -290,15 +290,15 @@ ALTER TABLE worker RENAME COLUMN places TO capacity;
 # Jobs, and callers, that need the same groups stand in one lane. Only its first one is marked, and has the group that
 # the lane is parked in. What was ready or parked before may stand elsewhere now: the next claims look at it.
 LANES = """
-ALTER TABLE job ADD COLUMN lane TEXT;       -- JSON, what all jobs of the lane have in common; NULL unless queued
+ALTER TABLE job ADD COLUMN lane TEXT;       -- what all jobs of the lane have in common; NULL unless queued
 ALTER TABLE job ADD COLUMN first INTEGER;   -- 1: the first of its lane
 ALTER TABLE ticket ADD COLUMN first INTEGER; -- 1: the first of those that ask for these groups
 DROP INDEX job_ready;
 DROP INDEX job_parked;
 DROP INDEX ticket_ready;
 DROP INDEX ticket_parked;
-UPDATE job SET lane = json_array(task, priority, user, project, tier, parent, own_groups), parked = NULL
-    WHERE state = 'queued';
+UPDATE job SET parked = NULL, lane = concat_ws(char(31), task, priority, ifnull(user, ''), ifnull(project, ''),
+    ifnull(tier, ''), ifnull(parent, ''), own_groups) WHERE state = 'queued';
 CREATE INDEX job_lane ON job (lane, key) WHERE lane IS NOT NULL;
 CREATE INDEX ticket_lane ON ticket (groups, key);
 UPDATE job SET first = 1 WHERE lane IS NOT NULL AND key =

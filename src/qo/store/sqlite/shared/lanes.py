@@ -6,6 +6,7 @@ parked in; all others of the lane have neither. `settle` marks the next one of e
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from qo.store.sqlite.shared import sql
@@ -14,6 +15,8 @@ from qo.store.sqlite.shared.writes import Writes
 
 Member = int | str
 """A job's number, or the holder of a ticket."""
+GroupsOf = Callable[[], tuple[str, ...]]
+"""The groups of a job without its gates, or of a ticket. Called only where the lane is looked at."""
 
 
 class Kind:
@@ -72,7 +75,7 @@ class Lanes:
             self._lanes[kind, name] = lane
         return lane
 
-    def enter(self, kind: Kind, name: str, member: Member, key: int, groups: tuple[str, ...]) -> Standing:
+    def enter(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Standing:
         """Join a lane. The caller writes the row as this returns it."""
         lane = self.load(kind, name)
         if lane.first_left:
@@ -81,7 +84,7 @@ class Lanes:
             return BEHIND
         return self._look_at(kind, lane, member, key, groups)
 
-    def enter_again(self, kind: Kind, name: str, member: Member, key: int, groups: tuple[str, ...]) -> Standing:
+    def enter_again(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Standing:
         """Take another key within the lane."""
         lane = self.load(kind, name)
         if lane.first_left:
@@ -111,7 +114,7 @@ class Lanes:
             self._to_settle[kind, name] = lane
             self._groups.parked_changed(lane.parked)
 
-    def look_again(self, kind: Kind, name: str, groups: tuple[str, ...]) -> None:
+    def look_again(self, kind: Kind, name: str, groups: GroupsOf) -> None:
         """Look at a lane whose groups have changed."""
         lane = self.load(kind, name)
         if lane.first is not None:
@@ -141,11 +144,11 @@ class Lanes:
         lane.first, lane.key, _ = found
         self._write(kind, kind.mark, (lane.parked, lane.first))
 
-    def _look_at(self, kind: Kind, lane: _Lane, member: Member, key: int, groups: tuple[str, ...]) -> Standing:
+    def _look_at(self, kind: Kind, lane: _Lane, member: Member, key: int, groups: GroupsOf) -> Standing:
         if lane.first is not None and lane.first != member:
             self._write(kind, kind.unmark, (lane.first,))
         lane.first, lane.key = member, key
-        self._put_aside(lane, self._groups.first_without_room(groups))
+        self._put_aside(lane, self._groups.first_without_room(groups()))
         return Standing(first=True, parked=lane.parked)
 
     def _put_aside(self, lane: _Lane, group: str | None) -> None:

@@ -17,7 +17,6 @@ RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
     "state",
     "lane",
-    "first",
     "aged_at",
     "attempts",
     "max_attempts",
@@ -28,6 +27,7 @@ CLAIM_FIELDS = (
     "progress",
     "message",
 )
+FIRST_FIELDS = ("first", "parked")
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
 WAITING_FIELDS = ("lane", "first", "parked", "aged_at", "due_at", "confirming_at", "deferred")
 """Fields that are set only while a job waits. Each has an index, which the end of a run need not touch."""
@@ -54,7 +54,8 @@ def claim_job(
     assert row.joined_at is not None
     waited_ms = step.now - row.joined_at
     slots = take_slots(step, groups, token, task=row.task, waited_ms=waited_ms)
-    was_parked = row.parked is not None
+    # Named only where they were set: most jobs of a lane are not its first one when the claim reads them.
+    indexed = FIRST_FIELDS if row.first else ()
     leave(step, row)
     row.state = State.STARTING
     row.attempts += 1
@@ -63,7 +64,7 @@ def claim_job(
     row.token = token
     row.worker = worker
     row.stage = row.progress = row.message = None
-    save(step.writes, row, *CLAIM_FIELDS, *(("parked",) if was_parked else ()))
+    save(step.writes, row, *CLAIM_FIELDS, *indexed)
     step.writes.add(
         "lease",
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",

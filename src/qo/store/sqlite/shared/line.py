@@ -77,7 +77,7 @@ def enter_again(step: Step, row: JobRow, key: int) -> None:
     row.key = key
     assert row.lane is not None
     if row.lane == lane_of(row):
-        _stand(row, step.lanes.enter_again(JOBS, row.lane, row.number, key, step.groups_of(row)[GATES:]))
+        _stand(row, step.lanes.enter_again(JOBS, row.lane, row.number, key, lambda: step.groups_of(row)[GATES:]))
     else:
         step.lanes.leave(JOBS, row.lane, row.number)
         _enter_lane(step, row)
@@ -93,7 +93,7 @@ def take_new_key(step: Step, row: JobRow, key: int) -> None:
 def _enter_lane(step: Step, row: JobRow) -> None:
     assert row.key is not None
     row.lane = lane_of(row)
-    _stand(row, step.lanes.enter(JOBS, row.lane, row.number, row.key, step.groups_of(row)[GATES:]))
+    _stand(row, step.lanes.enter(JOBS, row.lane, row.number, row.key, lambda: step.groups_of(row)[GATES:]))
 
 
 def _stand(row: JobRow, standing: Standing) -> None:

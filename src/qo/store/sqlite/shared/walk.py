@@ -23,8 +23,6 @@ CALLERS = ""
 """The name in place of a task under which waiting callers are parked and opened."""
 
 LARGEST_BATCH = 64
-FIRST_BATCH_OF_A_LANE = 4
-"""Most lanes are read no further. Each batch after it is twice as large."""
 NO_KEY = 1 << 53
 """Greater than every order key."""
 
@@ -44,7 +42,7 @@ Candidate = JobRow | TicketRow
 
 
 class _Table(NamedTuple):
-    """The statements that read jobs, or tickets. Each row ends with the key of the next one in its lane."""
+    """The statements that read jobs, or tickets."""
 
     make: Callable[..., Candidate]
     ready: str
@@ -53,15 +51,14 @@ class _Table(NamedTuple):
 
 
 def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_task: str) -> _Table:
-    following = (
-        f"(SELECT min(key) FROM {table} AS behind WHERE behind.{lane} = {table}.{lane} AND behind.key > {table}.key)"
-    )
-    select = f"SELECT {columns}, {following} FROM {table}"
+    # The first ones of lanes come with the key of the next one in the same lane.
+    behind = f"behind.{lane} = {table}.{lane} AND behind.key > {table}.key"
+    first = f"SELECT {columns}, (SELECT min(key) FROM {table} AS behind WHERE {behind}) FROM {table}"
     return _Table(
         make=make,
-        ready=f"{select} WHERE {of_task} AND first AND parked IS NULL AND key > ?2 ORDER BY key LIMIT ?3",
-        parked=f"{select} WHERE parked = ?2 AND {of_task} AND key >= ?3 ORDER BY key LIMIT 2",
-        of_a_lane=f"{select} WHERE {lane} = ? AND key >= ? ORDER BY key LIMIT ?",
+        ready=f"{first} WHERE {of_task} AND first AND parked IS NULL AND key > ?2 ORDER BY key LIMIT ?3",
+        parked=f"{first} WHERE parked = ?2 AND {of_task} AND key >= ?3 ORDER BY key LIMIT 2",
+        of_a_lane=f"SELECT {columns} FROM {table} WHERE {lane} = ? AND key >= ? ORDER BY key LIMIT ?",
     )
 
 
@@ -72,14 +69,16 @@ _TICKETS = _table(TicketRow, "ticket", "groups", columns=", ".join(TicketRow.__s
 class _Lane:
     """The rest of a lane whose first candidate was yielded."""
 
-    __slots__ = ("batch", "ended", "name", "parked", "rows")
+    __slots__ = ("batch", "is_over", "is_read", "name", "parked", "rows")
 
-    def __init__(self, name: str, parked: str | None) -> None:
+    def __init__(self, name: str, parked: str | None, batch: int) -> None:
         self.name = name
         self.parked = parked
-        self.rows: deque[tuple[Candidate, int | None]] = deque()
-        self.batch = FIRST_BATCH_OF_A_LANE
-        self.ended = False
+        self.rows: deque[Candidate] = deque()
+        self.is_read = False
+        """There is nothing behind `rows`."""
+        self.batch = batch
+        self.is_over = False
         """It was put aside."""
 
 
@@ -104,7 +103,7 @@ class Walk:
     def put_lane_aside(self) -> None:
         """No more of the lane of the last candidate."""
         if self._lane is not None:
-            self._lane.ended = True
+            self._lane.is_over = True
 
     def has_more(self) -> bool:
         return self._first() is not None
@@ -145,6 +144,7 @@ class _Source:
         """A heap of open groups whose first lanes were yielded, under the key of the next one."""
         self._lanes: list[tuple[int, _Lane]] = []
         """A heap of lanes whose first candidates were yielded, under the key of the next one."""
+        self._lanes_found = 0
 
     @property
     def key(self) -> int | None:
@@ -164,19 +164,19 @@ class _Source:
         for row, _ in self._ready:
             yield row
         for _, lane in self._lanes:
-            for row, _ in lane.rows:
-                yield row
+            yield from lane.rows
 
-    def _read(self, statement: str, bindings: tuple[object, ...]) -> list[tuple[Candidate, int | None]]:
+    def _read_firsts(self, statement: str, bindings: tuple[object, ...]) -> list[tuple[Candidate, int | None]]:
         # What waits to be written are jobs that this walk has yielded, or lanes that it has put aside.
         found = sql.rows(self._step.writes.connection, statement, bindings)
+        self._lanes_found += len(found)
         return [(self._table.make(*row[:-1]), row[-1]) for row in found]
 
     # --- ready ------------------------------------------------------------------------------------------------
 
     def _ready_key(self) -> int | None:
         if not self._ready and self._ready_after is not None:
-            self._ready.extend(self._read(self._table.ready, (self.task, self._ready_after, self._batch)))
+            self._ready.extend(self._read_firsts(self._table.ready, (self.task, self._ready_after, self._batch)))
             self._ready_after = self._ready[-1][0].key if len(self._ready) == self._batch else None
         return self._ready[0][0].key if self._ready else None
 
@@ -187,7 +187,8 @@ class _Source:
             return None
         name = candidate.groups if isinstance(candidate, TicketRow) else candidate.lane
         assert name is not None
-        lane = _Lane(name, parked)
+        # The more lanes there are, the fewer will probably be taken from each.
+        lane = _Lane(name, parked, batch=1 + self._batch // self._lanes_found)
         heapq.heappush(self._lanes, (following, lane))
         return lane
 
@@ -195,20 +196,29 @@ class _Source:
         while self._lanes:
             key, lane = self._lanes[0]
             # A group that became full during this walk has no more candidates.
-            if not lane.ended and (lane.parked is None or self._step.groups.has_room(lane.parked)):
+            if not lane.is_over and (lane.parked is None or self._step.groups.has_room(lane.parked)):
                 return key
             heapq.heappop(self._lanes)
         return None
 
     def _take_from_lane(self, key: int) -> tuple[Candidate, _Lane | None]:
         _, lane = heapq.heappop(self._lanes)
-        if not lane.rows:
-            lane.rows.extend(self._read(self._table.of_a_lane, (lane.name, key, lane.batch)))
-            lane.batch = min(2 * lane.batch, LARGEST_BATCH)
-        candidate, following = lane.rows.popleft()
-        if following is not None:
+        if len(lane.rows) < 2 and not lane.is_read:
+            self._read_on(lane, key)
+        candidate = lane.rows.popleft()
+        if lane.rows:
+            following = lane.rows[0].key
+            assert following is not None
             heapq.heappush(self._lanes, (following, lane))
         return candidate, lane
+
+    def _read_on(self, lane: _Lane, key: int) -> None:
+        """Read so far that the one behind the next candidate is known, which is at this key."""
+        found = sql.rows(self._step.writes.connection, self._table.of_a_lane, (lane.name, key, lane.batch + 1))
+        lane.is_read = len(found) <= lane.batch
+        lane.batch = min(2 * lane.batch, LARGEST_BATCH)
+        lane.rows.clear()
+        lane.rows.extend(self._table.make(*row) for row in found)
 
     # --- parked in open groups --------------------------------------------------------------------------------
 
@@ -241,7 +251,7 @@ class _Source:
             _, group = self._open.popleft()
         else:
             _, group = heapq.heappop(self._advanced)
-        found = self._read(self._table.parked, (self.task, group, key))
+        found = self._read_firsts(self._table.parked, (self.task, group, key))
         if len(found) > 1:
             next_lane = found[1][0].key
             assert next_lane is not None
