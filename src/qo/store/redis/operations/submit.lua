@@ -122,9 +122,6 @@ local function note_owner(row)
       later('HSET', key('phases:', row.parent), row.phase, row.number)
     end
   end
-  if submission.contact then
-    later('HSET', key('contacts'), row.number, submission.contact)
-  end
   if row.unique_key then
     later('HSET', key('unique'), row.unique_key, row.number)
   end
@@ -134,6 +131,9 @@ end
 local function accept(submission, row, standing, is_new, ignored)
   row.number = step.draw_job_number()
   rows.insert(row, step.blob(submission.payload))
+  if submission.contact then
+    later('HSET', key('contacts'), row.number, submission.contact)
+  end
   if standing and not is_new then
     users.limit_by_standing(standing, row.user, { row.project }, ignored)
   end
