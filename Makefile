@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 PYTEST := $(BIN)/python -m pytest
-# One more than there are processors, because many tests wait for servers and processes.
+# One more than there are processors, because many tests wait for servers and processes. Counted when it is used: the
+# Python of a new environment is not there before.
 PYTEST_WORKERS ?= $(shell $(BIN)/python -c 'import os; print((os.cpu_count() or 1) + 1)')
 # A process that is done takes tests from the others, because some tests take a hundred times as long as most.
-IN_PARALLEL := -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
+IN_PARALLEL = -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 # The first of these that runs and is new enough makes the environment; `make test PYTHON=python3.12` names one.
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bench import calibration, flat_claims, limiter_speed, redis_speed, runtime_speed, store_speed, wake_ups
+from bench import calibration, flat_claims, lanes, limiter_speed, redis_speed, runtime_speed, store_speed, wake_ups
 
 
 async def main(*, quick: bool) -> None:
@@ -18,6 +18,7 @@ async def main(*, quick: bool) -> None:
         await redis_speed.report(jobs=1000, many=5000, parked=1000)
     else:
         await redis_speed.report()
+    await lanes.report()
     await wake_ups.report(rounds=5 if quick else 30)
     await limiter_speed.report(rounds=5 if quick else 60)
     await calibration.report(hours=2 if quick else 24)

@@ -170,6 +170,8 @@ class New(msgspec.Struct, frozen=True):
     run_at: datetime | None = None
     max_attempts: int | None = None
     timeout: float | timedelta | None = None
+    contact: str | None = None
+    """The e-mail address that reminders about this job go to. It is in no `Job`, event or log."""
     by: str | None = None
 
 

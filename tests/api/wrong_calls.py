@@ -68,6 +68,7 @@ CALLS: dict[str, Call] = {
             "run_at": ["tomorrow", 5, LONG_AGO, LONG_AGO.replace(tzinfo=None)],
             "max_attempts": FROM_ONE,
             "timeout": ABOVE_ZERO,
+            "contact": [5, "", "ann", "ann@", "Ann <ann@example.com>", "a@b\nc@d", "a" * 250 + "@b.cd", b"a@b.c"],
             "by": NAMES,
         },
         good={"task": "greet"},

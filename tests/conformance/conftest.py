@@ -81,6 +81,14 @@ async def store(under_test: Any, bounds: Bounds) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
+async def unchecked_store(under_test: Any, bounds: Bounds) -> AsyncIterator[Store]:
+    """An empty store for very many jobs. Its invariants are not checked: that takes the square of their number."""
+    store = await under_test.open(bounds)
+    yield store
+    await under_test.close(store)
+
+
+@pytest.fixture
 def snapshot(under_test: Any, store: Store) -> Callable[[], Awaitable[dict[str, Any]]]:
     """The store's whole state, to show that something changed nothing."""
     return lambda: under_test.snapshot(store)

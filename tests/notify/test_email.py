@@ -44,6 +44,20 @@ async def test_every_recipient_gets_a_mail_of_its_own(notifier: Callable[..., No
     assert sorted(mailbox.recipients) == sorted(message["To"] for message in mailbox.messages) == [*BOTH]
 
 
+async def test_a_contact_gets_the_mail_instead_of_the_recipients(
+    notifier: Callable[..., Notifier], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="qo")
+    mailbox = Mailbox()
+    async with mail_server(mailbox) as port:
+        await notifier(**mail_settings(port, to=BOTH)).send(NOTICE, contact="carl@example.com")
+
+    assert mailbox.recipients == [message["To"] for message in mailbox.messages] == ["carl@example.com"]
+    logged = [record.getMessage() for record in caplog.records if record.name == "qo.notify"]
+    assert "the job's contact" in logged[0]
+    assert "carl" not in str(logged)
+
+
 async def test_every_repeat_of_an_e_mail_has_the_same_message_id(
     notifier: Callable[..., Notifier], pauses: Pauses, errors: Callable[[], list[str]]
 ) -> None:

@@ -63,8 +63,8 @@ REFUSED = [
         f"notify.email_from is not set; {ADDRESS_EXPECTED}, because notify.email_to is set.",
     ),
     (
-        {**MAIL, "email_to": ()},
-        "notify.email_to is empty; expected a list such as ['ops@example.com'], or no other e-mail setting.",
+        {"smtp_url": "smtp://mail.example.com"},
+        f"notify.email_from is not set; {ADDRESS_EXPECTED}, because notify.smtp_url is set.",
     ),
     ({**MAIL, "smtp_url": "https://u:s3cret@host"}, f"notify.smtp_url is 'https://host'; {SMTP_EXPECTED}."),
     (
@@ -104,6 +104,7 @@ def test_half_or_wrongly_configured_channels_are_refused_without_showing_a_secre
     [
         ({}, []),
         (MAIL, ["e-mail to ann@example.com through smtp://mail.example.com:587"]),
+        ({**MAIL, "email_to": ()}, []),
         ({**MAIL, "smtp_url": "smtps://u:p@[::1]:465/"}, ["e-mail to ann@example.com through smtps://[::1]:465"]),
         ({"webhook_url": "https://example.com"}, ["the webhook at https://example.com:443"]),
         (
@@ -123,7 +124,30 @@ def test_whole_channels_are_accepted(
 ) -> None:
     notifier = Notifier(NotifySettings(**settings))
 
-    assert [channel.name for channel in notifier.channels] == channels
+    assert [channel.name for channel in notifier.channels()] == channels
+
+
+@pytest.mark.parametrize("recipients", [(), ("ann@example.com",)])
+def test_a_contact_takes_the_place_of_the_recipients_and_the_log_does_not_name_it(recipients: tuple[str, ...]) -> None:
+    settings: dict[str, Any] = {**MAIL, "email_to": recipients, "webhook_url": "https://example.com"}
+    notifier = Notifier(NotifySettings(**settings))
+
+    assert [channel.name for channel in notifier.channels("bob@example.com")] == [
+        "the webhook at https://example.com:443",
+        "e-mail to the job's contact through smtp://mail.example.com:587",
+    ]
+
+
+def test_without_a_mail_server_a_contact_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    notifier = Notifier(NotifySettings(webhook_url="https://example.com"))
+
+    for _ in range(2):
+        channels = notifier.channels("bob@example.com")
+
+    assert [channel.name for channel in channels] == ["the webhook at https://example.com:443"]
+    assert caplog.messages == [
+        "a job has a contact, but no e-mail can be sent; set notify.smtp_url and notify.email_from"
+    ]
 
 
 def test_the_section_is_read_from_the_file(tmp_path: Path) -> None:

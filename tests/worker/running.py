@@ -25,6 +25,7 @@ class SubmitOptions(TypedDict, total=False):
     groups: list[str]
     max_attempts: int
     timeout: float | timedelta
+    contact: str
 
 
 @asynccontextmanager

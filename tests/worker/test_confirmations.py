@@ -22,9 +22,11 @@ WILL_ASK = "It asks for confirmation before iteration 3: the 2 iterations that i
 class Sent:
     def __init__(self) -> None:
         self.notices: list[Notice] = []
+        self.contacts: list[str | None] = []
 
-    async def send(self, notice: Notice) -> None:
+    async def send(self, notice: Notice, *, contact: str | None = None) -> None:
         self.notices.append(notice)
+        self.contacts.append(contact)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +75,20 @@ async def test_a_reminder_asks_what_a_confirmation_grants_when_it_is_sent(queue:
     assert [notice.message for notice in sent.notices] == [
         "improve has waited 12 hours for a confirmation. Continue for 5 more iterations"
     ]
+
+
+async def test_reminders_go_to_the_contact_of_the_job_which_no_reader_sees(
+    queue: qo.Queue, worker: qo.Worker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    job = await run_one(queue, worker, "improve", user="ada", tier="bootstrapper", contact="ada@example.com")
+    sent = Sent()
+
+    await Upkeep(in_hours(queue, 23.5), notifier=sent, cursor=0).tend()  # type: ignore[arg-type]
+
+    assert sent.contacts == ["ada@example.com"] * 2
+    read = [job, await queue.jobs(), await queue.why(job.id), await queue.audit(), sent.notices]
+    assert "ada@" not in f"{read} {caplog.text}"
 
 
 async def test_reminders_that_are_due_together_are_sent_once_each_in_order(queue: qo.Queue, worker: qo.Worker) -> None:

@@ -85,6 +85,7 @@ def _finite(text: str) -> float:
 @click.option("--run-at", type=moment, help="Join the line at this time: 2030-12-31T18:00:00Z.")
 @click.option("--max-attempts", type=click.IntRange(min=1), metavar="N", help="How often it may be tried.")
 @click.option("--timeout", type=span, help="How long one attempt may take: 90, 10m.")
+@click.option("--contact", metavar="ADDRESS", help="The e-mail address that reminders about this job go to.")
 @click.option("--id", metavar="ID", help="Its id; submitting a known id again gives that job.")
 @click.option("--wait", is_flag=True, help="Wait until it has ended; exit code 1 unless it succeeded.")
 @click.option("--wait-timeout", type=span, help="Wait at most so long: 90, 10m. Implies --wait.")

@@ -24,7 +24,7 @@ class Background(Protocol):
 
 
 class LoopThread:
-    """Runs `work()` in a new event loop in a new thread, and closes the loop when the work has ended.
+    """Runs `work()` in a new event loop in a new thread. When the work has ended, tasks that are left are cancelled.
 
     The thread is a daemon: work that never ends does not keep the process alive.
     """
@@ -49,13 +49,8 @@ class LoopThread:
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_until_complete(self._work())
-        finally:
-            # A store may have connections in this loop, which end with their generators.
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._work())
 
 
 def runs_in(loop: asyncio.AbstractEventLoop) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import smtplib
 import ssl
 from collections.abc import Callable
@@ -15,12 +14,12 @@ from typing import Any
 from qo.notify.address import Address, parse_address, refusal, shown
 from qo.notify.attempt import Attempt, DeliveryFailed
 from qo.notify.notice import Notice, one_line
+from qo.policy.checks import PLAIN_ADDRESS
 from qo.settings import NotifySettings
 
 PORTS = {"smtp": 587, "smtps": 465}
 URL_EXPECTED = "an address such as smtp://user:password@mail.example.com:587 or smtps://mail.example.com:465"
 ADDRESS_EXPECTED = "a plain e-mail address such as ops@example.com"
-PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
 MAX_SUBJECT_JOB_CHARACTERS = 100
 
 
@@ -30,18 +29,14 @@ class Email:
     With `smtp://`, STARTTLS is used where offered and demanded of every server that is not on this machine.
     """
 
-    def __init__(self, server: Address, sender: str, recipient: str, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, server: Address, sender: str, recipient: str, *, clock: Callable[[], datetime], named: str | None = None
+    ) -> None:
         self._server = server
         self._sender = sender
         self._recipient = recipient
         self._clock = clock
-        self.name = f"e-mail to {recipient} through {server.origin}"
-
-    @classmethod
-    def configured(cls, settings: NotifySettings, *, clock: Callable[[], datetime]) -> list[Email]:
-        """One for each recipient. Raises `SettingsError`."""
-        server, sender = _checked_server(settings), _checked_sender(settings)
-        return [cls(server, sender, recipient, clock=clock) for recipient in dict.fromkeys(settings.email_to)]
+        self.name = f"e-mail to {named or recipient} through {server.origin}"
 
     def deliver(self, notice: Notice, attempt: Attempt) -> None:
         message = compose(notice, sender=self._sender, recipient=self._recipient, date=self._clock()).as_bytes()
@@ -59,6 +54,23 @@ class Email:
                 client.close()
         except smtplib.SMTPException as error:
             raise _failure(error) from None
+
+
+class EmailSettings:
+    """The server and the sender of `[notify]`, and the recipients of notices that are for nobody in particular."""
+
+    def __init__(self, settings: NotifySettings, *, clock: Callable[[], datetime]) -> None:
+        """Raises `SettingsError`."""
+        self._server, self._sender = _checked_server(settings), _checked_sender(settings)
+        self._clock = clock
+        self.to_recipients = [self._to(recipient) for recipient in dict.fromkeys(settings.email_to)]
+
+    def to_contact(self, address: str) -> Email:
+        """To the address that came with a job, which the log must not show."""
+        return self._to(address, named="the job's contact")
+
+    def _to(self, recipient: str, *, named: str | None = None) -> Email:
+        return Email(self._server, self._sender, recipient, clock=self._clock, named=named)
 
 
 class _Client(smtplib.SMTP):
@@ -151,10 +163,9 @@ def _checked_server(settings: NotifySettings) -> Address:
 
 
 def _checked_sender(settings: NotifySettings) -> str:
-    if not settings.email_to:
-        raise refusal("email_to", "empty", "a list such as ['ops@example.com'], or no other e-mail setting")
     if settings.email_from is None:
-        raise refusal("email_from", "not set", f"{ADDRESS_EXPECTED}, because notify.email_to is set")
+        because = "notify.email_to is set" if settings.email_to else "notify.smtp_url is set"
+        raise refusal("email_from", "not set", f"{ADDRESS_EXPECTED}, because {because}")
     fields = [("email_from", settings.email_from), *(("email_to", address) for address in settings.email_to)]
     for field, address in fields:
         if not PLAIN_ADDRESS.fullmatch(address):

@@ -7,12 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from qo.clock import system_now
 from qo.notify.attempt import Attempt, DeliveryFailed, attempt_in_thread
 from qo.notify.notice import Notice, one_line
 from qo.settings import NotifySettings
+
+if TYPE_CHECKING:
+    from qo.notify.email import EmailSettings
 
 log = logging.getLogger("qo.notify")
 
@@ -39,18 +42,29 @@ class Notifier:
         clock: Callable[[], datetime] = system_now,
     ) -> None:
         """Raises `SettingsError` for a channel that is half configured, or has no usable address."""
-        self.channels = _configured_channels(settings, clock)
+        self._webhooks, self._email = _configured_webhooks(settings, clock), _configured_email(settings, clock)
+        self._has_warned = False
         self._attempts = settings.attempts
         self._timeout_secs = settings.timeout_secs
         self._sleep = sleep
 
-    async def send(self, notice: Notice) -> None:
+    def channels(self, contact: str | None = None) -> list[Channel]:
+        """Every webhook, and the e-mails to this contact, or to the configured recipients where there is none."""
+        if self._email is None:
+            if contact is not None and not self._has_warned:
+                self._has_warned = True
+                log.warning("a job has a contact, but no e-mail can be sent; set notify.smtp_url and notify.email_from")
+            return [*self._webhooks]
+        emails = self._email.to_recipients if contact is None else [self._email.to_contact(contact)]
+        return [*self._webhooks, *emails]
+
+    async def send(self, notice: Notice, *, contact: str | None = None) -> None:
         """Returns when every channel has delivered the notice or failed for good. Failures are logged, not raised.
 
         A receiver may get a notice twice, for instance when its answer was lost; both have the same `notice.id`.
         Cancelling cuts the connections.
         """
-        await asyncio.gather(*(self._deliver(channel, notice) for channel in self.channels))
+        await asyncio.gather(*(self._deliver(channel, notice) for channel in self.channels(contact)))
 
     async def _deliver(self, channel: Channel, notice: Notice) -> None:
         try:
@@ -79,18 +93,23 @@ class Notifier:
             attempt, pause_secs = attempt + 1, min(pause_secs * 2, LONGEST_PAUSE_SECS)
 
 
-def _configured_channels(settings: NotifySettings, clock: Callable[[], datetime]) -> list[Channel]:
-    channels: list[Channel] = []
-    # Imported here, because these modules bring the standard library's clients with them.
-    if settings.webhook_url is not None or settings.webhook_secret is not None:
-        from qo.notify.webhook import Webhook
+# Imported when configured, because these modules bring the standard library's clients with them.
 
-        channels.append(Webhook(settings, clock=clock))
-    if settings.email_to or settings.email_from is not None or settings.smtp_url is not None:
-        from qo.notify.email import Email
 
-        channels += Email.configured(settings, clock=clock)
-    return channels
+def _configured_webhooks(settings: NotifySettings, clock: Callable[[], datetime]) -> list[Channel]:
+    if settings.webhook_url is None and settings.webhook_secret is None:
+        return []
+    from qo.notify.webhook import Webhook
+
+    return [Webhook(settings, clock=clock)]
+
+
+def _configured_email(settings: NotifySettings, clock: Callable[[], datetime]) -> EmailSettings | None:
+    if not settings.email_to and settings.email_from is None and settings.smtp_url is None:
+        return None
+    from qo.notify.email import EmailSettings
+
+    return EmailSettings(settings, clock=clock)
 
 
 def _named(notice: Notice) -> str:

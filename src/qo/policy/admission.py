@@ -52,6 +52,7 @@ def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) 
         quota_jitter_ms=round(drawn * settings.queue.quota_jitter_secs * 1000),
         cap=_cap(new, settings),
         max_attempts=new.max_attempts,
+        contact=new.contact,
         by=new.by,
     )
 

@@ -43,6 +43,21 @@ CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")  # neither PostgreSQL nor UTF-8 can hold these
 
 
+PLAIN_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+")
+MAX_ADDRESS_CHARACTERS = 254
+
+
+def check_contact(value: object) -> None:
+    """One e-mail address. The error does not repeat it: errors are logged, and an address must not be."""
+    expected = f"use one plain e-mail address of at most {MAX_ADDRESS_CHARACTERS} characters, such as ann@example.com"
+    if not isinstance(value, str):
+        raise InvalidValue(f"contact is {type(value).__name__}; {expected}.")
+    if len(value) > MAX_ADDRESS_CHARACTERS:
+        raise InvalidValue(f"contact has {len(value)} characters; {expected}.")
+    if not PLAIN_ADDRESS.fullmatch(value):
+        raise InvalidValue(f"contact is not an e-mail address; {expected}.")
+
+
 def check_name(field: str, value: object, *, longest: int = MAX_NAME_CHARACTERS) -> None:
     """An id or a name from outside: of a job, user, project, parent, worker, holder or claim."""
     if type(value) is str and 0 < len(value) <= longest and value.isprintable():

@@ -110,9 +110,13 @@ class Queue(Changing, Reading, Limiting):
         run_at: datetime | None = None,
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
+        contact: str | None = None,
         by: str | None = None,
     ) -> Job:
         """Submit one job. It is stored durably when this returns. A known `id` or `unique` key returns that job.
+
+        `contact` is the e-mail address that reminders about this job go to, instead of the configured recipients. It is
+        deleted when the job ends, and no `Job`, event or log contains it.
 
         Raises a `SubmitRefused` that says what to do; then nothing was stored and nothing charged.
         The returned job has no estimate, because that would make a submit wait for one: `get` or `estimate` has it.
@@ -139,6 +143,7 @@ class Queue(Changing, Reading, Limiting):
             run_at=run_at,
             max_attempts=max_attempts,
             timeout=timeout,
+            contact=contact,
             by=by,
         )
         self.check_loop()

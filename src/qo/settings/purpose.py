@@ -88,7 +88,7 @@ PURPOSES = {
     ),
     "notify.webhook_url": "The address to which reminders are sent by HTTP POST.",
     "notify.webhook_secret": "The secret that signs webhook calls (HMAC-SHA256).",
-    "notify.email_to": "The e-mail addresses that receive reminders.",
+    "notify.email_to": "The e-mail addresses that receive reminders about jobs without a contact.",
     "notify.email_from": "The sender's address of e-mail reminders.",
     "notify.smtp_url": "The mail server: smtp://user:password@host:587 or smtps://user:password@host:465.",
     "notify.timeout_secs": "One attempt to send a reminder is given up after this many seconds.",

@@ -14,20 +14,26 @@ slots       A holder has one slot number in each group it is recorded in: the lo
             groups at the time of the claim count, whatever has changed since. A caller is recorded in every group it
             names. A number lasts until it is released, also when the limit is removed or set below it.
 gates       `global` and a task's own group are gates. While a gate has no room, no job of the task is looked at.
+lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
+            by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
+            the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
+            the key of the next one. A lane without jobs is gone at once.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
-            queued. It is parked in the first of its groups, without the gates, that has no room. If all have room, it
-            is ready. To be parked in another group than before counts as one rejection there.
+            queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
+            of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
+            another group than before counts as one rejection there, however many jobs the lane has.
 portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight
             groups counts as several (`values.looks`).
 joining     A job that joins the line gets the next place (`ordering.drawn_place`), `joined_at` and
             `position_original`. Jobs that join in one step because they are due or released do so by
             `ordering.joining_order`. A job that comes back keeps its key.
-examining   The candidates of a task are its ready jobs, and the jobs parked in a group that has room. The candidate
-            with the smallest key is examined first. If one of its groups has no room, it is parked in the first such
-            group, which counts as one rejection there. A job or caller counts one look for each eight groups begun
-            towards `bounds.examine`; the first one is examined whatever it counts.
-callers     Waiting callers (tickets) are examined like jobs of a task without gates. At the end of every step that
-            writes, free slots are handed over to them: see `acquire`.
+examining   The candidates of a task are the first jobs of its ready lanes, and of the lanes parked in a group that has
+            room. The candidate with the smallest key is examined first. If one of its groups has no room, its lane is
+            parked in the first such group, which counts as one rejection there. A job or caller counts one look for
+            each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
+callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
+            in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
+            see `acquire`.
 noting      `claim`, `renew`, `acquire` and `catch_up` note the time when they begin. L is the `lease_ms` of the worker
             that registered last, or DEFAULT_LEASE_MS. A gap is more than L/2 since the time noted before: the store was
             away, or its clock jumped.
@@ -208,8 +214,8 @@ class Store(Reading, Protocol):
     ) -> Job:
         """Put a job in line directly before or after another one. It takes on that job's priority, aged or not.
 
-        Where no place is left between the neighbours, the nearest ones are spread out in the same step, which keeps
-        their order. Raises MoveRefused if even that fails. Events: moved. Audit: "move".
+        Where no place is left between the neighbours, the nearest ones are spread out in the same step. They keep their
+        order, so their lanes stay where they are. Raises MoveRefused if even that fails. Events: moved. Audit: "move".
         """
 
     async def cancel(
@@ -290,9 +296,9 @@ class Store(Reading, Protocol):
         capacity (its `capacity` less the job leases it holds). Each is examined, as long as a ticket is among the
         candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all
         its slots gets them. A job that could start is left to its worker, the first by name with free capacity: during
-        this hand-over its slots are reserved, and that worker can take one job less. A candidate that only reserved
-        slots block is passed over. So nothing gets past a job or a caller that could go now, and no slot stays idle for
-        one that could not.
+        this hand-over its slots are reserved, that worker can take one job less, and the next job of the lane is a
+        candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job or a
+        caller that could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease. One that is handed over later is a lease of at
         most HANDED_OVER_LEASE_MS until its first renewal, and the event `granted` brings it. With `wait_ms` 0 a ticket
@@ -313,8 +319,8 @@ class Store(Reading, Protocol):
         While another instance of this name lives, and `replaces` does not name it, nothing is changed, and the answer
         has that instance as `namesake`.
         The configuration's `limits` are set like `set_limits`, by this worker; limits that it does not name stay. Then
-        its tasks' groups, attempts and limits (source TASK) replace those of workers that started earlier. Jobs parked
-        in a group that their task no longer names enter the line anew.
+        its tasks' groups, attempts and limits (source TASK) replace those of workers that started earlier. Lanes parked
+        in a group that their task no longer names are looked at again.
         `tasks` empty: this instance is gone. Nothing happens if the name is another instance's by now.
         Events: limit, where changed. Audit: "limit", for the configuration's limits that changed.
         """

@@ -38,8 +38,6 @@ class JobFields(msgspec.Struct, gc=False):
     unique_key: str | None = None
     key: int | None = None
     """The order key. It stays while the job is held, so that the job can come back to its place."""
-    parked: str | None = None
-    """The group without room that the job was put aside in. None for a job that is ready or not in line."""
     aged_at: Milliseconds | None = None
     """When the job entered the line or last aged. None unless it is queued."""
     joined_at: Milliseconds | None = None
@@ -69,6 +67,8 @@ class JobFields(msgspec.Struct, gc=False):
     confirming_at: Milliseconds | None = None
     reminded: int = 0
     finished_at: Milliseconds | None = None
+    has_contact: bool = False
+    """The store has an e-mail address for the job, beside its payload."""
     undisturbed_key: int | None = None
     """The order key before a person, or a move beside the job, first changed it."""
     displaced: str | None = None

@@ -50,6 +50,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     max_attempts: int | None = None
     """None leaves it to the task's most recently started worker, when the job first starts."""
     timeout_ms: int | None = None
+    contact: str | None = None
+    """The e-mail address that reminders about this job go to. It is deleted when the job ends."""
     by: str | None = None
 
 

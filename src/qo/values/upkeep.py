@@ -21,6 +21,8 @@ class Reminder(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     number: int
     """1 for the first of the given ages, 2 for the second, and so on."""
     confirmation_required_at: datetime
+    contact: str | None = None
+    """The job's e-mail address, if it has one. Nothing else that a store answers contains it."""
 
 
 class Retention(msgspec.Struct, frozen=True, kw_only=True, gc=False):

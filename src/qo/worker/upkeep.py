@@ -63,7 +63,7 @@ class Upkeep:
             more = done.more
             # Each reminder is taken from the store before it is sent: one may get lost, but none is sent twice.
             for reminder in done.reminders:
-                await self._notifier.send(await self._notice(reminder))
+                await self._notifier.send(await self._notice(reminder), contact=reminder.contact)
 
     def _rules(self) -> UpkeepRules:
         queue, confirmation = self._settings.queue, self._settings.confirmation

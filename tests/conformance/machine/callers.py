@@ -58,4 +58,5 @@ class Callers(Scene):
 
     def groups_with_callers(self) -> list[str]:
         """Those that waiting callers are put aside in."""
-        return sorted({ticket.parked for ticket in self.state.tickets.values() if ticket.parked is not None})
+        groups = {self.both.model.parked(ticket) for ticket in self.state.tickets.values()}
+        return sorted(group for group in groups if group is not None)

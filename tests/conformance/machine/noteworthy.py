@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from qo.event import AGED, CANCEL_WANTED, GRANTED, LEASE_LOST, MOVED, RESCHEDULED
 from qo.job import State
 from qo.values import Accepted, Claimed, Finished, Held, Portion, Refusal, RefusalReason, Reminder, Renewed, UpkeepDone
-from tests.conformance.model.state import ModelState
+from tests.conformance.model.state import Lane, ModelState, certain
 
 EVENTS = {
     AGED: "a job aged",
@@ -27,6 +28,7 @@ def noteworthy(before: ModelState, model: Any, answer: Any, now: int) -> Iterabl
     yield from (EVENTS[kind] for kind in sorted(kinds & EVENTS.keys()))
     yield from of_the_answer(answer)
     yield from of_jobs(before, after, moved=MOVED in kinds)
+    yield from of_lanes(before, model)
     yield from of_callers_and_groups(before, model, kinds, now)
     yield from of_the_clock(before, after)
 
@@ -67,8 +69,6 @@ def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[s
     known = [(old, one) for old, one in changed if old is not None]
     if any(one.state is State.STARTING and (old is None or old.token != one.token) for old, one in changed):
         yield "a job started"
-    if any(one.parked and (old is None or old.parked != one.parked) for old, one in changed):
-        yield "a job was parked"
     if any(one.deferred and (old is None or not old.deferred) for old, one in changed):
         yield "a job was deferred"
     if any(one.state is State.WAITING and old is None for old, one in changed):
@@ -82,6 +82,32 @@ def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[s
         yield "a move spread others out"
     if before.jobs.keys() - after.jobs.keys():
         yield "a job was forgotten"
+
+
+def of_lanes(before: ModelState, model: Any) -> Iterable[str]:
+    after: ModelState = model.state
+    firsts_before, firsts = first_keys(before, model), first_keys(after, model)
+    jobs = Counter(model.lane_of(one) for one in after.in_lanes())
+    for lane, group in after.lanes.items():
+        known = lane in before.lanes
+        if group and before.lanes.get(lane) != group:
+            yield "a lane was parked"
+            if jobs[lane] > 1:
+                yield "a lane of several jobs was parked"
+            if known and before.lanes[lane] is not None:
+                yield "a lane moved to another group"
+        if known and firsts[lane] > firsts_before[lane]:
+            yield "a lane went on with its next job"
+        if known and firsts[lane] < firsts_before[lane]:
+            yield "a job came to the front of its lane"
+
+
+def first_keys(state: ModelState, model: Any) -> dict[Lane, int]:
+    firsts: dict[Lane, int] = {}
+    for one in state.in_lanes():
+        lane, key = model.lane_of(one), certain(one.key)
+        firsts[lane] = min(key, firsts.get(lane, key))
+    return firsts
 
 
 CHANGES = [
@@ -126,6 +152,10 @@ RARE = frozenset(
         "a phase had to wait",
         "a move spread others out",
         "a job was forgotten",
+        "a lane of several jobs was parked",
+        "a lane moved to another group",
+        "a lane went on with its next job",
+        "a job came to the front of its lane",
         "a ticket was dropped or given back",
         "a group was closed for a while",
         "a group was over a lowered limit",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec import structs
 
 from qo.job import HELD, State
 from qo.policy.checks import OUTCOMES
@@ -45,6 +46,14 @@ class Submitting(Scene):
     @action(3)
     def submit_jobs(self, data: st.DataObject) -> None:
         self.submit(data, submissions)
+
+    @action(2)
+    def submit_jobs_alike(self, data: st.DataObject) -> None:
+        """They stand in one lane."""
+        first = data.draw(submissions(self.submitted, self.now, unique=None, cap=None))
+        alike = [first] * data.draw(st.integers(2, 4))
+        self.do("submit", [structs.replace(job, id=f"{job.id}-{number}") for number, job in enumerate(alike)])
+        self.submitted += 1
 
     @action()
     def submit_phases(self, data: st.DataObject) -> None:

@@ -37,7 +37,8 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def seldom(strategy: st.SearchStrategy[Any], default: Any = None) -> st.SearchStrategy[Any]:
-    return st.integers(0, 4).flatmap(lambda n: strategy if n == 4 else st.just(default))
+    usual = st.just(default)
+    return st.integers(0, 4).flatmap(lambda n: strategy if n == 4 else usual)
 
 
 def some_of(names: tuple[str, ...], most: int = 2) -> st.SearchStrategy[tuple[str, ...]]:
@@ -86,63 +87,73 @@ submit_limits = st.lists(
 ).map(tuple)
 
 
+# Made once: a strategy that is made anew for each draw takes longer to be checked than to be drawn from.
+first_letters = st.sampled_from("xay")
+one_to_four = st.integers(1, 4)
+users_with_a_tier = st.sampled_from(USERS[:2])
+job_fields: dict[str, st.SearchStrategy[Any]] = {
+    "task": st.sampled_from(TASKS),
+    "payload": st.sampled_from([b"null", b'{"n":1}']),
+    "priority": st.sampled_from([None, None, *PRIORITIES]),
+    "user": maybe(st.sampled_from(USERS)),
+    "project": seldom(st.sampled_from(PROJECTS)),
+    "groups": some_of(GROUPS_OF_JOBS),
+    "limits": seldom(submit_limits, ()),
+    "unique": seldom(st.sampled_from(["once", "twice"])),
+    "cap": seldom(st.integers(0, 6)),
+    "max_attempts": st.sampled_from([None, None, 1, 2, 3]),
+    "timeout_ms": seldom(st.just(1500)),
+    "contact": seldom(st.just("u1@example.com")),
+    "by": by,
+}
+AHEAD_MS = (-SECOND_MS, 0, 1, 5 * SECOND_MS, LEASE_MS, DAY_MS // 2, DAY_MS)
+waits = seldom(
+    st.sampled_from([("run_at_ms", span) for span in AHEAD_MS])
+    | st.sampled_from([("delay_ms", span) for span in AHEAD_MS if span >= 0])
+)
+"""Most jobs wait for nothing; some for a time, some for the end of a span."""
+
+
 @st.composite
 def submissions(draw: st.DrawFn, /, number: int, now: int, **fixed: Any) -> Submission:
-    fields: dict[str, Any] = {
-        # The order of ids is not the order of submission.
-        "id": draw(st.sampled_from("xay")) + str(number),
-        "task": draw(st.sampled_from(TASKS)),
-        "payload": draw(st.sampled_from([b"null", b'{"n":1}'])),
-        "priority": draw(st.sampled_from([None, None, *PRIORITIES])),
-        "user": draw(maybe(st.sampled_from(USERS))),
-        "project": draw(seldom(st.sampled_from(PROJECTS))),
-        "groups": draw(some_of(GROUPS_OF_JOBS)),
-        "limits": draw(seldom(submit_limits, ())),
-        "unique": draw(seldom(st.sampled_from(["once", "twice"]))),
-        **draw(waits_from(now)),
-        "cap": draw(seldom(st.integers(0, 6))),
-        "max_attempts": draw(st.sampled_from([None, None, 1, 2, 3])),
-        "timeout_ms": draw(seldom(st.just(1500))),
-        "by": draw(by),
-    }
+    # The order of ids is not the order of submission.
+    fields: dict[str, Any] = {"id": draw(first_letters) + str(number)}
+    fields |= {name: draw(values) for name, values in job_fields.items() if name not in fixed}
+    if (wait := draw(waits)) is not None:
+        field, span = wait
+        fields[field] = now + span if field == "run_at_ms" else span
     return Submission(**{**fields, **fixed})
+
+
+tiered_fields: dict[str, st.SearchStrategy[Any]] = {
+    "user": users_with_a_tier,
+    "standing": maybe(standings),
+    "quota_jitter_ms": st.sampled_from([0, 1, 5000, 3_600_000]),
+    "cap": seldom(st.integers(2, 6)),
+}
+phase_fields: dict[str, st.SearchStrategy[Any]] = {
+    "parent": st.sampled_from(PARENTS),
+    "phase": st.sampled_from([1, 2, 3, 1, 2, None]),
+    "user": seldom(users_with_a_tier),
+}
 
 
 @st.composite
 def tiered_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
     """Of few users with a quota, so that days fill up."""
-    return draw(
-        submissions(
-            number,
-            now,
-            user=draw(st.sampled_from(USERS[:2])),
-            standing=draw(maybe(standings)),
-            quota_jitter_ms=draw(st.sampled_from([0, 1, 5000, 3_600_000])),
-            cap=draw(seldom(st.integers(2, 6))),
-            unique=None,
-        )
-    )
+    drawn = {name: draw(values) for name, values in tiered_fields.items()}
+    return draw(submissions(number, now, **drawn, unique=None))
 
 
 @st.composite
 def phase_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
-    parent = draw(st.sampled_from(PARENTS))
-    phase = draw(st.sampled_from([1, 2, 3, 1, 2, None]))
-    user = draw(seldom(st.sampled_from(USERS[:2])))
-    return draw(submissions(number, now, parent=parent, phase=phase, user=user, cap=None))
+    drawn = {name: draw(values) for name, values in phase_fields.items()}
+    return draw(submissions(number, now, **drawn, cap=None))
 
 
 @st.composite
 def batches(draw: st.DrawFn, number: int, now: int, kind: Any = submissions) -> list[Submission]:
-    return [draw(kind(number + index, now)) for index in range(draw(st.integers(1, 4)))]
-
-
-def waits_from(now: int) -> st.SearchStrategy[dict[str, int]]:
-    """Most jobs wait for nothing; some for a time, some for the end of a span."""
-    ahead = (-SECOND_MS, 0, 1, 5 * SECOND_MS, LEASE_MS, DAY_MS // 2, DAY_MS)
-    times = st.sampled_from([{"run_at_ms": now + span} for span in ahead])
-    spans = st.sampled_from([{"delay_ms": span} for span in ahead if span >= 0])
-    return seldom(times | spans, {})
+    return [draw(kind(number + index, now)) for index in range(draw(one_to_four))]
 
 
 @st.composite

@@ -176,7 +176,7 @@ def test_a_job_that_upkeep_fails_may_be_forgotten_in_the_same_step(real: StoreUn
     )
     steps = [
         step("submit", [Submission(id="a0", task="scan")], now=NOON),
-        step("claim", worker="w1", tasks=["scan"], places=1, lease_ms=60_000, claim_id="c", now=NOON),
+        step("claim", worker="w1", tasks=["scan"], capacity=1, lease_ms=60_000, claim_id="c", now=NOON),
         step("finish", [Outcome(job_id="a0", token=f"{NOON}000", state=State.CONFIRMING)], now=NOON),
         step("upkeep", rules, now=NOON + 1000),
     ]

@@ -63,8 +63,7 @@ def check_conservation(model: Reads, before: ModelState) -> None:
     for job in jobs.values():
         has_key = job.state in HELD or job.state is State.QUEUED
         assert (job.key is not None) == has_key, f"conservation: {job.id} is {job.state} with key {job.key}"
-        assert job.parked is None or job.state is State.QUEUED, f"conservation: {job.id} is parked, not queued"
-        assert job.parked is None or job.parked in model.groups_of_job(job), f"{job.id} is parked in {job.parked}"
+        assert model.parked(job) in (None, *model.groups_of_job(job)), f"{job.id} is parked in {model.parked(job)}"
         assert (job.aged_at is not None) == (job.state is State.QUEUED)
         assert job.due_at is None or job.state in (State.SCHEDULED, State.WAITING)
         assert (job.finished_at is not None) == (job.state in ENDED)

@@ -14,7 +14,7 @@ from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, with
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
 from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
-from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, ModelState, TicketRow, certain
+from tests.conformance.model.state import GroupRow, JobRow, Lane, LeaseRow, ModelState, TicketRow, certain
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
@@ -237,16 +237,45 @@ class Line:
             self.drop_limit(group, now)
         return []
 
+    # --- lanes ------------------------------------------------------------------------------------------------
+
+    def lane_of(self, waiting: JobRow | TicketRow) -> Lane:
+        if isinstance(waiting, TicketRow):
+            return ("", waiting.groups)
+        job = waiting
+        return (job.task, job.priority, job.user, job.project, job.tier, job.parent, job.own_groups)
+
+    def parked(self, waiting: JobRow | TicketRow) -> str | None:
+        """The group in which its lane is parked; None where the lane is ready, or the job is not in line."""
+        if isinstance(waiting, JobRow) and waiting.state is not State.QUEUED:
+            return None
+        return self.state.lanes[self.lane_of(waiting)]
+
+    def is_first_of_its_lane(self, waiting: JobRow | TicketRow) -> bool:
+        lane = self.lane_of(waiting)
+        keys = [certain(one.key) for one in self.state.in_lanes() if self.lane_of(one) == lane]
+        return min(keys) == waiting.key
+
+    def drop_empty_lanes(self) -> None:
+        used = {self.lane_of(one) for one in self.state.in_lanes()}
+        self.state.lanes = {lane: parked for lane, parked in self.state.lanes.items() if lane in used}
+
+    def look_at_lane(self, first: JobRow | TicketRow, now: int) -> None:
+        """Park the lane in the first of its groups that has no room; else it is ready."""
+        self.park(first, self.first_without_room(self.groups_to_park_in(first)), now)
+
+    def park(self, first: JobRow | TicketRow, group: str | None, now: int) -> None:
+        lane = self.lane_of(first)
+        if group is not None and group != self.state.lanes.get(lane):
+            self.count(f"rejected:{kind_of(group)}", 0, now)
+        self.state.lanes[lane] = group
+
     # --- entering and joining ---------------------------------------------------------------------------------
 
     def enter(self, waiting: JobRow | TicketRow, now: int) -> None:
-        """Put aside in the first of its groups that has no room, else ready."""
-        self.park(waiting, self.first_without_room(self.groups_to_park_in(waiting)), now)
-
-    def park(self, waiting: JobRow | TicketRow, group: str | None, now: int) -> None:
-        if group is not None and group != waiting.parked:
-            self.count(f"rejected:{kind_of(group)}", 0, now)
-        waiting.parked = group
+        self.drop_empty_lanes()
+        if self.is_first_of_its_lane(waiting):
+            self.look_at_lane(waiting, now)
 
     def draw_key(self, priority: int, boost: int) -> int:
         sequence = self.state.next_sequence
@@ -255,6 +284,7 @@ class Line:
 
     def join(self, job: JobRow, now: int) -> None:
         """The job is in line from now on, at a place of its own."""
+        self.drop_empty_lanes()
         job.state = State.QUEUED
         job.sequence = self.state.next_sequence
         job.key = self.draw_key(job.priority, job.boost)
@@ -262,18 +292,17 @@ class Line:
         job.joined_at = job.aged_at = now
         job.deferred = False
         job.due_at = job.steady_at = None
-        job.parked = None
         job.position_original = self.rank(job)
         self.enter(job, now)
         self.tell(State.QUEUED, job.id, {"position": job.position_original}, now)
 
     def come_back(self, job: JobRow, reason: str, now: int) -> None:
         """The job is in line again at the place it had. Its lease must be gone already."""
+        self.drop_empty_lanes()
         job.state = State.QUEUED
         job.worker = job.token = None
         job.cancel_wanted = False
         job.aged_at = now
-        job.parked = None
         self.enter(job, now)
         self.tell(State.QUEUED, job.id, {"reason": reason}, now)
 
@@ -290,7 +319,7 @@ class Line:
 
     def leave_line(self, job: JobRow) -> None:
         """Neither in line nor on the way there."""
-        job.key = job.parked = job.aged_at = job.due_at = None
+        job.key = job.aged_at = job.due_at = None
         job.deferred = False
 
     def end(self, job: JobRow, state: State, now: int) -> None:
@@ -299,6 +328,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        job.contact = None
         job.finished_at = now
         job.cancel_wanted = False
         job.confirmation_required_at = None
@@ -313,8 +343,9 @@ class Line:
     # --- examining --------------------------------------------------------------------------------------------
 
     def is_candidate(self, waiting: JobRow | TicketRow) -> bool:
-        """Ready, or put aside in a group that has room by now."""
-        return waiting.parked is None or self.has_room(waiting.parked)
+        """Ready, or parked in a group that has room by now. Of several in one lane, the first is looked at."""
+        group = self.parked(waiting)
+        return group is None or self.has_room(group)
 
     def gates_have_room(self, task: str, spoken_for: Counter[str] | None = None) -> bool:
         spoken_for = spoken_for or Counter()
@@ -354,9 +385,10 @@ class Line:
         spoken_for = Counter[str]()  # slots by group, for jobs that their workers will take
         promised = Counter[str]()  # how many jobs by worker, likewise
         done_with: list[JobRow | TicketRow] = []
+        done_lanes: set[Lane] = set()
         examined = 0
         while examined < self.bounds.examine:
-            waiting = self.next_to_hand_over(spoken_for, promised, done_with, now)
+            waiting = self.next_to_hand_over(spoken_for, promised, done_with, done_lanes, now)
             if waiting is None:
                 return
             blocking = self.first_without_room(self.groups_to_park_in(waiting))
@@ -367,7 +399,7 @@ class Line:
             elif blocking is not None:
                 self.park(waiting, blocking, now)
             elif not all(self.has_room(group, spoken_for[group]) for group in groups):
-                done_with.append(waiting)
+                done_lanes.add(self.lane_of(waiting))
             elif isinstance(waiting, TicketRow):
                 self.grant(waiting, now, in_own_call=waiting.holder in asking)
             else:
@@ -379,12 +411,19 @@ class Line:
         return ticket.expires_at <= self.counted(now) and ticket.holder not in asking
 
     def next_to_hand_over(
-        self, spoken_for: Counter[str], promised: Counter[str], done_with: list[JobRow | TicketRow], now: int
+        self,
+        spoken_for: Counter[str],
+        promised: Counter[str],
+        done_with: list[JobRow | TicketRow],
+        done_lanes: set[Lane],
+        now: int,
     ) -> JobRow | TicketRow | None:
         """The first candidate, or None as soon as no caller is among them."""
 
         def is_open(waiting: JobRow | TicketRow) -> bool:
-            return self.is_candidate(waiting) and not any(waiting is other for other in done_with)
+            if self.lane_of(waiting) in done_lanes or any(waiting is other for other in done_with):
+                return False
+            return self.is_candidate(waiting)
 
         def has_taker(task: str) -> bool:
             return bool(self.workers_with_a_place(task, promised, now)) and self.gates_have_room(task, spoken_for)

@@ -60,6 +60,7 @@ class Model(Submitting, Running, People):
             waiting.lease_ms, waiting.wait_ms = ticket.lease_ms, ticket.wait_ms
             waiting.expires_at = self.counted(now) + ticket.wait_ms
             return
+        self.drop_empty_lanes()
         row = TicketRow(
             holder=ticket.holder,
             groups=ticket.groups,
@@ -129,8 +130,8 @@ class Model(Submitting, Running, People):
             no_longer_named = set(self.options_of(options.name).groups) - set(options.groups)
             self.state.tasks[options.name] = options
             for job in self.in_line():
-                if job.task == options.name and job.parked in no_longer_named:
-                    self.enter(job, now)
+                if job.task == options.name and self.parked(job) in no_longer_named:
+                    self.look_at_lane(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
         self.state.lease_ms = registration.lease_ms
         self.hand_over(now)

@@ -61,8 +61,6 @@ class People(Steps):
             neighbour.key = order_key(priority_of(certain(neighbour.key)), new_place)
         job.priority = other.priority
         self.change_key(job, order_key(priority_of(certain(other.key)), place), "moved")
-        for moved in sorted((neighbour for neighbour, _ in spread), key=lambda row: certain(row.key)):
-            self.enter(moved, now)
         self.enter(job, now)
         detail = {"before": before} if before is not None else {"after": after}
         self.tell(MOVED, job.id, detail, now)

@@ -31,7 +31,7 @@ from qo.values import (
     WorkerInfo,
 )
 from tests.conformance.model.admission import DAY_MS
-from tests.conformance.model.state import JobRow, LeaseRow, TicketRow, WorkerRow, certain
+from tests.conformance.model.state import JobRow, LeaseRow, WorkerRow, certain
 from tests.conformance.model.upkeep import Upkeep
 
 
@@ -203,7 +203,7 @@ class Reads(Upkeep):
             paused=row.paused,
             closed_until=None if row.closed_until is None else moment(row.closed_until + self.state.fallen_ms),
             active=len(slots),
-            waiting=sum(one.parked == group for one in self.state.jobs_and_tickets()),
+            waiting=sum(self.parked(one) == group for one in self.state.in_lanes()),
             slots=tuple(
                 SlotInfo(
                     slot_id=number,
@@ -321,7 +321,7 @@ class Reads(Upkeep):
                 row.id: {
                     "job": self.as_job(row),
                     "key": row.key,
-                    "parked": row.parked,
+                    "parked": self.parked(row),
                     "due_at": row.due_at,
                     "steady_at": row.steady_at,
                     "quota_day": row.quota_day,
@@ -333,6 +333,7 @@ class Reads(Upkeep):
                     "ended_token": None if row.ended_token is None else str(row.ended_token),
                     "payload": row.payload,
                     "checkpoint": row.checkpoint,
+                    "contact": row.contact,
                     "number": row.number,
                 }
                 for row in state.jobs.values()
@@ -362,7 +363,7 @@ class Reads(Upkeep):
                 ticket.holder: {
                     "key": ticket.key,
                     "groups": ticket.groups,
-                    "parked": ticket.parked,
+                    "parked": self.parked(ticket),
                     "expires_at": ticket.expires_at,
                     "lease_ms": ticket.lease_ms,
                     "wait_ms": ticket.wait_ms,
@@ -415,12 +416,12 @@ class Reads(Upkeep):
     def open_groups(self) -> list[tuple[str, str, int]]:
         """The groups that have room and something parked, by task ("" for callers), with the first key there."""
         heads: dict[tuple[str, str], int] = {}
-        everybody: list[JobRow | TicketRow] = [*self.in_line(), *self.state.tickets.values()]
-        for waiting in everybody:
+        for waiting in self.state.in_lanes():
             task = waiting.task if isinstance(waiting, JobRow) else ""
-            if waiting.parked is not None and self.has_room(waiting.parked):
+            group = self.parked(waiting)
+            if group is not None and self.has_room(group):
                 key = certain(waiting.key)
-                heads[task, waiting.parked] = min(heads.get((task, waiting.parked), key), key)
+                heads[task, group] = min(heads.get((task, group), key), key)
         return sorted((task, group, key) for (task, group), key in heads.items())
 
 

@@ -68,7 +68,7 @@ class Running(Steps):
         job.worker, job.token = worker, lease.token
         job.stage = job.progress = job.message = None
         job.cancel_wanted = False
-        job.parked = job.aged_at = None
+        job.aged_at = None
         self.count(f"wait:{job.priority}", waited_ms, now)
         self.tell(State.STARTING, job.id, {"worker": worker, "attempt": job.attempts}, now)
         return lease

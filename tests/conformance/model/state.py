@@ -23,6 +23,17 @@ def certain(value: Value | None) -> Value:
     return value
 
 
+def copied(row: Value) -> Value:
+    """Another row with the same fields. Every step copies all rows, and `dataclasses.replace` is much slower."""
+    copy = object.__new__(type(row))
+    copy.__dict__.update(row.__dict__)
+    return copy
+
+
+Lane = tuple[object, ...]
+"""What all jobs, or all callers, of a lane have in common."""
+
+
 @dataclass
 class JobRow:
     number: int
@@ -38,11 +49,10 @@ class JobRow:
     unique: str | None
     max_attempts: int | None
     timeout_ms: int | None
+    contact: str | None
     submitted_at: int
 
     state: State = State.WAITING
-    parked: str | None = None
-    """the group it is put aside in; None: ready, or not in line"""
     key: int | None = None
     """its order key, from joining the line until it leaves line and worker"""
     due_at: int | None = None
@@ -101,7 +111,6 @@ class TicketRow:
     key: int
     joined_at: int
     expires_at: int
-    parked: str | None = None
 
 
 @dataclass
@@ -118,7 +127,9 @@ class LeaseRow:
     """all groups of its job when that was claimed, recorded or not"""
 
     def copy(self) -> LeaseRow:
-        return replace(self, slots=dict(self.slots))
+        lease = copied(self)
+        lease.slots = dict(self.slots)
+        return lease
 
 
 @dataclass
@@ -162,6 +173,8 @@ class WorkerRow:
 class ModelState:
     jobs: dict[str, JobRow] = field(default_factory=dict)
     tickets: dict[str, TicketRow] = field(default_factory=dict)
+    lanes: dict[Lane, str | None] = field(default_factory=dict)
+    """the group that each lane is parked in; None: it is ready"""
     leases: dict[int, LeaseRow] = field(default_factory=dict)
     groups: dict[str, GroupRow] = field(default_factory=dict)
     users: dict[str, UserRow] = field(default_factory=dict)
@@ -193,17 +206,22 @@ class ModelState:
     def jobs_and_tickets(self) -> list[JobRow | TicketRow]:
         return [*self.jobs.values(), *self.tickets.values()]
 
+    def in_lanes(self) -> list[JobRow | TicketRow]:
+        """All jobs in line and all waiting callers."""
+        return [*(job for job in self.jobs.values() if job.state is State.QUEUED), *self.tickets.values()]
+
     def copy(self) -> ModelState:
         """A state that shares no row with this one. The fields of rows are values that never change in place,
         except a lease's slots."""
         return replace(
             self,
-            jobs={name: replace(row) for name, row in self.jobs.items()},
-            tickets={name: replace(row) for name, row in self.tickets.items()},
+            jobs={name: copied(row) for name, row in self.jobs.items()},
+            tickets={name: copied(row) for name, row in self.tickets.items()},
+            lanes=dict(self.lanes),
             leases={token: row.copy() for token, row in self.leases.items()},
-            groups={name: replace(row) for name, row in self.groups.items()},
-            users={name: replace(row) for name, row in self.users.items()},
-            workers={name: replace(row) for name, row in self.workers.items()},
+            groups={name: copied(row) for name, row in self.groups.items()},
+            users={name: copied(row) for name, row in self.users.items()},
+            workers={name: copied(row) for name, row in self.workers.items()},
             quota=dict(self.quota),
             parents=dict(self.parents),
             tasks=dict(self.tasks),

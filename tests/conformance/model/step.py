@@ -28,6 +28,7 @@ def step(
         except BaseException:
             self.state = self.before.copy()
             raise
+        self.drop_empty_lanes()
         self.check_invariants()
         return answer
 

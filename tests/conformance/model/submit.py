@@ -104,6 +104,7 @@ class Submitting(Steps):
             unique=submission.unique,
             max_attempts=submission.max_attempts,
             timeout_ms=submission.timeout_ms,
+            contact=submission.contact,
             submitted_at=now,
             run_at=submission.run_at_ms,
         )

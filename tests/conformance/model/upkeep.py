@@ -158,6 +158,7 @@ class Upkeep(Admission):
                 job_id=job.id,
                 number=number,
                 confirmation_required_at=moment(job.confirmation_required_at),
+                contact=job.contact,
             )
             for job, number in portion
         ]
@@ -230,7 +231,7 @@ class Upkeep(Admission):
             del self.state.users[name]
 
     def forget_limits(self) -> None:
-        parked_in = {waiting.parked for waiting in self.state.jobs_and_tickets()}
+        parked_in = {self.parked(waiting) for waiting in self.state.in_lanes()}
         past = [
             (row.last_job, name)
             for name, row in self.state.groups.items()

@@ -133,4 +133,4 @@ async def test_a_job_handed_back_from_a_closed_group_spent_no_attempt_and_kept_i
 
     job = await store.job("a")
     assert (job.attempts, job.started_at, job.position) == (0, None, 1)
-    assert (await group_status(store, "bucket")).waiting == 1
+    assert (await group_status(store, "bucket")).waiting == 2

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
 from qo.job import JobError, State, moment
@@ -222,6 +225,32 @@ async def test_a_reminder_tells_the_job_and_since_when_it_waits(store: Store) ->
     reminders = await all_reminders(store, now=NOW + 12 * HOUR)
 
     assert reminders == [Reminder(job_id="a", number=1, confirmation_required_at=moment(NOW))]
+
+
+async def test_a_reminder_brings_the_contact_of_its_job_and_nothing_else_does(store: Store) -> None:
+    await ask_to_confirm(store, await start(store, "a", contact="ann@example.com"))
+    await confirming(store, "b")
+
+    reminders = await all_reminders(store, now=NOW + 12 * HOUR)
+
+    assert [(one.job_id, one.contact) for one in reminders] == [("a", "ann@example.com"), ("b", None)]
+    read = [await store.job("a"), await store.blockers("a"), await store.events(0), await store.audit()]
+    assert "ann@" not in repr(read)
+
+
+@pytest.mark.parametrize("end", ["cancel", "unconfirmed"])
+async def test_the_contact_is_deleted_when_the_job_ends(
+    store: Store, snapshot: Callable[[], Awaitable[dict[str, Any]]], end: str
+) -> None:
+    await ask_to_confirm(store, await start(store, "a", contact="ann@example.com"))
+
+    if end == "cancel":
+        await at(store, NOW).cancel(job_id="a")
+    else:
+        await fail_unconfirmed(store, now=NOW + 24 * HOUR)
+        await at(store, NOW + 24 * HOUR).retry("a")
+
+    assert (await snapshot())["jobs"]["a"]["contact"] is None
 
 
 async def test_reminders_that_are_due_together_are_given_once_each_in_order(store: Store) -> None:

@@ -9,7 +9,7 @@ from qo.job import ENDED, State
 from qo.policy.ordering import parent_order, place_of, was_moved
 from qo.store.redis.rows import JobRow
 from qo.values import Source
-from tests.store.redis.keys import FAMILIES_OF_ROWS, ROWS, Keys, audit_entries
+from tests.store.redis.keys import FAMILIES_OF_ROWS, ROWS, Keys, audit_entries, lane_of_caller, lane_of_job, parked_in
 
 CALLERS = ""  # the "task" under which waiting callers are parked
 
@@ -51,6 +51,9 @@ def _differences_between(name: str, actual: dict[Any, Any], expected: dict[Any, 
 def _differences_of_contents(keys: Keys) -> Iterator[str]:
     jobs = keys["jobs"]
     succeeded = {number for number, row in jobs.items() if row.state == State.SUCCEEDED}
+    with_contact = {number for number, row in jobs.items() if row.has_contact}
+    if keys["contacts"].keys() != with_contact:
+        yield f"  'contacts': has {sorted(keys['contacts'])}, should have {sorted(with_contact)}"
     for name, allowed in (("payloads", set(jobs)), ("checkpoints", set(jobs)), ("results", succeeded)):
         if surplus := keys[name].keys() - allowed:
             yield f"  {name!r}: has {sorted(surplus)}, which no job asks for"
@@ -129,11 +132,14 @@ class _Indexes:
         self.keys = keys
         self.by_name: dict[str, dict[Any, Any]] = {}
         self.clashes: list[str] = []
+        self.lanes: dict[tuple[str, str], dict[str, int]] = {}
+        """by task and name: the keys of their members"""
         for row in keys["jobs"].values():
             self.add_job(row)
         self.add_leases()
         self.add_slots()
         self.add_tickets()
+        self.add_lanes()
         self.add_groups()
         self.add_open()
         self.add_people()
@@ -156,7 +162,7 @@ class _Indexes:
         if row.state == State.QUEUED:
             self.put("line", row.number, row.key)
             self.put("aged", row.number, row.aged_at)
-            self.add_candidate(row.task, row.parked, row.number, row.key)
+            self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key or 0
         if row.key is not None and was_moved(place_of(row.key)):
             self.put("moved", str(place_of(row.key)), row.number)
         if row.due_at is not None:
@@ -192,13 +198,6 @@ class _Indexes:
         if older and self.keys["jobs"][older[0]].state != State.CANCELLED:
             self.clashes.append(f"  'phases:{row.parent}': {row.phase} is claimed by {older[0]!r} and by {newest!r}")
 
-    def add_candidate(self, task: str, parked: str | None, member: str, key: int | None) -> None:
-        if parked is None:
-            self.put(f"ready:{task}", member, key)
-        else:
-            self.put(f"parked:{task}\0{parked}", member, key)
-            self.put(f"parks:{parked}", task, None)
-
     # --- leases, slots and tickets ----------------------------------------------------------------------------
 
     def add_leases(self) -> None:
@@ -225,10 +224,25 @@ class _Indexes:
 
     def add_tickets(self) -> None:
         for holder, ticket in self.keys["tickets"].items():
-            self.add_candidate(CALLERS, ticket.get("parked"), holder, ticket["key"])
+            self.lanes.setdefault((CALLERS, lane_of_caller(ticket)), {})[holder] = ticket["key"]
             self.put("ticket_expiry", f"{ticket['key']:016d}{holder}", ticket["expires_at"])
 
-    # --- groups -----------------------------------------------------------------------------------------------
+    # --- lanes and groups -------------------------------------------------------------------------------------
+
+    def add_lanes(self) -> None:
+        """Only the first of a lane is in an index. Where the lane waits is kept nowhere else, so it is believed."""
+        for (task, lane), members in self.lanes.items():
+            first = min(members, key=members.__getitem__)
+            group = parked_in(self.keys, lane)
+            self.put("lanes", lane, [first, members[first], len(members), group or False])
+            if len(members) > 1:
+                self.by_name[f"lane:{lane}"] = dict(members)
+            if group is None:
+                self.put(f"ready:{task}", first, members[first])
+            else:
+                self.put(f"parked:{task}\0{group}", first, members[first])
+                parks = self.by_name.setdefault(f"parks:{group}", {})
+                parks[task] = str(int(parks.get(task, 0)) + len(members))
 
     def add_groups(self) -> None:
         for name, group in self.keys["groups"].items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qo.store.redis.rows import decode_row
+from qo.store.redis.rows import JobRow, decode_row
 
 if TYPE_CHECKING:
     from qo.store.redis.store import RedisStore
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PACKED_ROWS = {"jobs", "groups", "leases", "tickets", "users", "tasks", "workers", "averages", "audit", "records"}
 PACKED_ROWS |= {"idle_workers"}
 CONTENTS = {"payloads", "checkpoints", "results"}
-ROWS = {*PACKED_ROWS, *CONTENTS, "counters", "schema", "events", "parents"}
+ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents"}
 PACKED = {*PACKED_ROWS, "claims"}
 FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 
@@ -101,9 +101,27 @@ def _entry(fields: dict[bytes, bytes]) -> dict[str, Any]:
 def _field(name: str, packed: bytes) -> Any:
     if name == "jobs":
         return decode_row(packed)
+    if name == "lanes":
+        return msgspec.msgpack.decode(b"\x94" + packed)  # four values one after the other, which this makes a list
     if name in PACKED:
         return msgspec.msgpack.decode(packed)
     return packed if name in CONTENTS else packed.decode()
+
+
+def lane_of_job(row: JobRow) -> str:
+    """The name of the lane of a job in line, as `tasks.lane_of` in `lib/rows.lua` makes it."""
+    named = (row.task, str(row.priority), row.user, row.project, row.tier, row.parent)
+    return "\0".join([*(name or "" for name in named), "\0".join(row.own_groups)])
+
+
+def lane_of_caller(ticket: dict[str, Any]) -> str:
+    return "\0".join(["", *ticket["groups"]])
+
+
+def parked_in(keys: Keys, lane: str) -> str | None:
+    """The group in which a lane waits, which is the only thing that its record alone says; None where it is ready."""
+    _, _, _, group = keys["lanes"].get(lane, (None, None, None, None))
+    return group or None
 
 
 def audit_entries(keys: Keys) -> list[tuple[int, list[Any]]]:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qo.event import AuditEntry, Event
-from qo.job import moment
+from qo.job import State, moment
 from qo.policy.ordering import priority_of
 from qo.store.redis.rows import plain_token, to_job
 from qo.store.row import groups_of_row
 from qo.values import DEFAULT_LEASE_MS, Mean, Standing
 from tests.store.redis.integrity import check_integrity
-from tests.store.redis.keys import Keys, audit_entries, read_all
+from tests.store.redis.keys import Keys, audit_entries, lane_of_caller, lane_of_job, parked_in, read_all
 
 if TYPE_CHECKING:
     from qo.store.redis.store import RedisStore
@@ -53,7 +53,7 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
             holder: {
                 "key": ticket["key"],
                 "groups": tuple(ticket["groups"]),
-                "parked": ticket.get("parked"),
+                "parked": parked_in(keys, lane_of_caller(ticket)),
                 "expires_at": ticket["expires_at"],
                 "lease_ms": ticket["lease_ms"],
                 "wait_ms": ticket["wait_ms"],
@@ -125,7 +125,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
                 result=keys["results"].get(row.number),
             ),
             "key": row.key,
-            "parked": row.parked,
+            "parked": parked_in(keys, lane_of_job(row)) if row.state == State.QUEUED else None,
             "due_at": row.due_at,
             "steady_at": row.steady_at,
             "quota_day": row.quota_day,
@@ -137,6 +137,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
             "ended_token": None if row.ended_token is None else plain_token(row.ended_token),
             "payload": keys["payloads"].get(row.number),
             "checkpoint": keys["checkpoints"].get(row.number),
+            "contact": keys["contacts"].get(row.number),
             "number": int(row.number),
         }
         for row in keys["jobs"].values()

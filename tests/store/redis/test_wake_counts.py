@@ -116,6 +116,55 @@ async def test_a_raised_limit_wakes_as_many_as_now_fit(store: RedisStore, idle: 
     assert len(await idle.woken(2)) == 2
 
 
+@pytest.mark.parametrize("group", ["hot", "work", "global"])
+async def test_a_limit_raised_to_ten_starts_ten_jobs_of_one_lane_at_once(
+    store: RedisStore, idle: Idle, group: str
+) -> None:
+    """The jobs count, and not their lane: each worker has room for one, and each is woken once."""
+    workers = [f"single-{number}" for number in range(14)]
+    await store.set_limits([Limit(group=group, slots=0, source=Source.OPERATOR)])
+    await store.submit(jobs(*(f"j{number}" for number in range(50)), groups=("hot",)))
+    await idle.wait(*workers)
+    await store.set_limits([Limit(group=group, slots=10, source=Source.OPERATOR)])
+
+    woken = await idle.woken(10)
+    started = [
+        lease.job_id
+        for worker in woken
+        for lease in (
+            await store.claim(worker=worker, tasks=["work"], capacity=1, lease_ms=LEASE_MS, claim_id=f"of {worker}")
+        ).leases
+    ]
+
+    assert started == [f"j{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("gate", ["global", "work"])
+async def test_behind_a_gate_the_jobs_of_open_groups_count_as_far_as_they_fit(
+    store: RedisStore, idle: Idle, gate: str
+) -> None:
+    """Two jobs of one lane are ready, three of twenty fit into a group that has got room behind the gate."""
+    await store.set_limits([Limit(group="hot", slots=0, source=Source.OPERATOR)])
+    await store.submit([*jobs(*(f"hot-{number}" for number in range(20)), groups=("hot",)), *jobs("a", "b")])
+    await store.set_paused(gate, True)
+    await store.set_limits([Limit(group="hot", slots=3, source=Source.OPERATOR)])
+    await idle.wait(*(f"single-{number}" for number in range(8)))
+    await store.set_paused(gate, False)
+
+    assert len(await idle.woken(5)) == 5
+
+
+async def test_a_job_that_joins_a_parked_lane_whose_group_has_room_wakes_one(store: RedisStore, idle: Idle) -> None:
+    await store.set_limits([Limit(group="hot", slots=0, source=Source.OPERATOR)])
+    await store.submit(jobs("a", groups=("hot",)))
+    await idle.wait("worker-0", tasks=("work",))
+    await idle.wait("worker-1", tasks=("work",))
+    await store.set_limits([Limit(group="hot", slots=5, source=Source.OPERATOR)])
+    await store.submit(jobs("b", groups=("hot",)))
+
+    assert len(await idle.woken(2)) == 2
+
+
 async def test_a_worker_that_left_is_not_woken_in_place_of_another(store: RedisStore, idle: Idle) -> None:
     await idle.wait("worker-0", "worker-1")
     await store.register(Registration(name="worker-0", tasks=(), capacity=1))

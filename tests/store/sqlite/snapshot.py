@@ -8,12 +8,19 @@ import apsw
 import msgspec
 
 from qo.event import AuditEntry, Event
-from qo.job import moment
+from qo.job import State, moment
 from qo.store.sqlite import SQLiteStore
 from qo.store.sqlite.operations import read_jobs as reading
 from qo.store.sqlite.shared import sql
-from qo.store.sqlite.shared.rows import decode, names, select
+from qo.store.sqlite.shared.rows import decode, lane_of, names, select
 from qo.values import DEFAULT_LEASE_MS, Mean, Standing
+
+FIRST_OF_LANE = "SELECT parked FROM job WHERE lane = ? ORDER BY key LIMIT 1"
+TICKETS = """
+    SELECT holder, key, groups, (SELECT parked FROM ticket AS other WHERE other.groups = ticket.groups ORDER BY key),
+        expires_at, lease_ms, wait_ms
+    FROM ticket
+"""
 
 
 async def snapshot(store: SQLiteStore) -> dict[str, Any]:
@@ -43,7 +50,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
                 "lease_ms": lease_ms,
                 "wait_ms": wait_ms,
             }
-            for holder, key, groups, parked, expires_at, lease_ms, wait_ms, _, _ in sql.rows(db, "SELECT * FROM ticket")
+            for holder, key, groups, parked, expires_at, lease_ms, wait_ms in sql.rows(db, TICKETS)
         },
         "open": sorted(sql.rows(db, "SELECT task, grp, key FROM open")),
         "counts": dict(sql.rows(db, "SELECT priority, waiting FROM line_count WHERE waiting != 0")),
@@ -96,11 +103,13 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
 
 
 def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
-    payload, checkpoint = sql.row(db, "SELECT payload, checkpoint FROM content WHERE number = ?", (row.number,))
+    kept = "SELECT payload, checkpoint, contact FROM content WHERE number = ?"
+    payload, checkpoint, contact = sql.row(db, kept, (row.number,))
+    assert row.has_contact == (contact is not None)
     return {
         "job": reading.job_now(db, row.id),
         "key": row.key,
-        "parked": row.parked,
+        "parked": None if row.lane is None else sql.value(db, FIRST_OF_LANE, (row.lane,)),
         "due_at": row.due_at,
         "steady_at": row.steady_at,
         "quota_day": row.quota_day,
@@ -112,6 +121,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "ended_token": None if row.ended_token is None else str(row.ended_token),
         "payload": payload,
         "checkpoint": checkpoint,
+        "contact": contact,
         "number": row.number,
     }
 
@@ -125,7 +135,7 @@ def _slots(db: apsw.Connection) -> dict[str, dict[int, str]]:
 
 def _check_integrity(db: apsw.Connection) -> None:
     """What only this store keeps: places given by moves belong to jobs that have them, free numbers lie below a
-    held one, and nothing is left of jobs that are gone."""
+    held one, nothing is left of jobs that are gone, and of each lane the first one is marked, and no other."""
     moved = sql.rows(db, "SELECT place, number FROM moved ORDER BY place")
     places = sql.rows(
         db,
@@ -136,3 +146,9 @@ def _check_integrity(db: apsw.Connection) -> None:
     top = "SELECT max(number) FROM slot AS held WHERE held.grp = slot.grp AND held.token IS NOT NULL"
     assert not sql.rows(db, f"SELECT * FROM slot WHERE token IS NULL AND number > coalesce(({top}), -1)")
     assert not sql.rows(db, "SELECT number FROM content WHERE number NOT IN (SELECT number FROM job)")
+    for row in select(db, "true"):
+        assert row.lane == (lane_of(row) if row.state == State.QUEUED else None), row
+    for table, lane in (("job", "lane"), ("ticket", "groups")):
+        first = f"key = (SELECT min(key) FROM {table} AS other WHERE other.{lane} = {table}.{lane})"
+        wrong = f"{lane} IS NOT NULL AND (first IS 1) <> ({first}) OR parked IS NOT NULL AND first IS NULL"
+        assert not sql.rows(db, f"SELECT * FROM {table} WHERE {wrong}")

@@ -16,14 +16,17 @@ import pytest
 
 from qo.errors import JobNotFound, SettingsError, StoreUnavailable
 from qo.job import moment
+from qo.policy.ordering import CELL, order_key
 from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, access
-from qo.store.sqlite.file.schema import APPLICATION_ID, MIGRATIONS
+from qo.store.sqlite.file.schema import APPLICATION_ID, LANES, MIGRATIONS
 from qo.store.sqlite.operations import read_groups as watching
 from qo.store.sqlite.shared.rows import JobRow
 from qo.values import Accepted, Claimed, Refusal, Registration, TaskOptions
-from tests.conformance.suite.harness import NOW, at, claim, submission, submit, succeed
+from tests.conformance.invariants import broken_invariants
+from tests.conformance.suite.harness import NOW, at, claim, group_status, ids, submission, submit, succeed
 from tests.processes import Process, program
+from tests.store.sqlite.snapshot import snapshot
 
 
 @pytest.fixture
@@ -239,6 +242,37 @@ async def test_workers_of_a_file_that_still_said_places_keep_their_capacity(tmp_
 
     assert (known.instance, known.capacity, known.heard_at) == ("one", 4, moment(31_000))
     assert (changed.instance, changed.capacity) == ("one", 2)
+    await store.close()
+
+
+async def test_jobs_of_a_file_from_before_lanes_start_in_their_order(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    before = MIGRATIONS[: MIGRATIONS.index(LANES)]
+    db.execute("".join(before))
+    queued = {"task": "work", "state": "queued", "priority": 50, "parent_order": "", "submitted_at": 1, "joined_at": 1}
+    queued |= dict.fromkeys(("boost", "deferred", "attempts", "iterations", "cancel_wanted", "reminded"), 0)
+    for number, (groups, parked) in enumerate([('["gpu"]', "gpu"), ("[]", None), ('["gpu"]', "gpu"), ("[]", None)], 64):
+        row = {**queued, "number": number, "id": f"job-{number}", "own_groups": groups, "parked": parked, "aged_at": 1}
+        row["key"] = order_key(50, number * CELL)
+        db.execute(f"INSERT INTO job ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+        db.execute("INSERT INTO content (number, payload) VALUES (?, x'31')", (number,))
+    db.execute("INSERT INTO grp VALUES ('gpu', 1, 1, 0, NULL, 0); INSERT INTO open VALUES ('work', 'gpu', 0)")
+    db.execute(
+        "INSERT INTO line_count VALUES (50, 4); INSERT INTO counter VALUES ('last_job', 67), ('next_sequence', 68)"
+    )
+    db.execute("INSERT INTO ticket VALUES ('caller', 1, '[\"gpu\"]', NULL, 9000000000000, 1000, 1000, NULL, 1)")
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", len(before))
+    db.close()
+
+    store = await SQLiteStore.open(path)
+    await store.release([("caller", None)])
+    leases = await claim(store, capacity=4)
+
+    assert ids(leases) == ["job-64", "job-65", "job-67"]
+    assert broken_invariants(await snapshot(store)) == []
+    assert (await group_status(store, "gpu")).waiting == 1
     await store.close()
 
 

@@ -21,6 +21,7 @@ from qo.limits.on_store.calls import TRY_AGAIN_SECONDS, StoreCalls, closed
 from qo.limits.on_store.groups import Groups
 from qo.limits.on_store.requests import LeaseOnStore, Request, Requests
 from qo.limits.on_store.waiters import Waiter
+from qo.loops.background import LoopThread, runs_in
 from qo.loops.gathering import in_portions
 from qo.loops.portions import RENEW_AT_ONCE, Portion
 from qo.loops.repeating import repeat
@@ -54,7 +55,7 @@ class BackgroundThread:
         # A slot that the store hands over to a waiting caller has a short lease until the first renewal.
         self._renew_seconds = min(self._lease_ms, wait_ms, HANDED_OVER_LEASE_MS) / RENEWALS_PER_LIFE / 1000
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
         self._calls: StoreCalls | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._trouble_releasing = Trouble("a slot cannot be given back for now", log)
@@ -68,9 +69,7 @@ class BackgroundThread:
         with self._lock:
             if self._calls is None:
                 started: Future[StoreCalls] = Future()
-                serve = self._serve(started)
-                self._thread = threading.Thread(target=lambda: asyncio.run(serve), name="qo-limiter", daemon=True)
-                self._thread.start()
+                self._thread = LoopThread(lambda: self._serve(started), "qo-limiter")
                 self._calls = started.result()
             return self._calls
 
@@ -81,7 +80,7 @@ class BackgroundThread:
 
     def give_back(self, holder: str, token: str | None, waiter: Waiter | None = None) -> None:
         """Try until the store takes it, then wake the waiter. Without a token, give back all that the holder has."""
-        if threading.current_thread() is self._thread:
+        if self._is_here():
             self._give_back_soon(holder, token, waiter)  # never by a new thread because this one is about to end
         else:
             self.start().queue.put(lambda: self._give_back_soon(holder, token, waiter))
@@ -104,8 +103,11 @@ class BackgroundThread:
                 calls.queue.put(self._is_closing.set)
                 self._thread.join()
 
+    def _is_here(self) -> bool:
+        return self._thread is not None and runs_in(self._thread.loop)
+
     def _call_if_open(self, call: Callable[[], object]) -> bool:
-        if threading.current_thread() is self._thread:
+        if self._is_here():
             call()
             return True
         calls = self._calls

@@ -188,7 +188,12 @@ def grant(item: Ticket, answer: Mapping[str, Any]) -> Grant:
 
 
 def reminder(answer: Mapping[str, Any]) -> Reminder:
-    return Reminder(job_id=answer["job_id"], number=answer["number"], confirmation_required_at=moment(answer["since"]))
+    return Reminder(
+        job_id=answer["job_id"],
+        number=answer["number"],
+        confirmation_required_at=moment(answer["since"]),
+        contact=answer.get("contact"),
+    )
 
 
 def worker(answer: Mapping[str, Any]) -> WorkerInfo:

@@ -21,6 +21,7 @@ function aging.run(period_ms)
   local taken = share.take(found, function(row)
     return groups.looks(tasks.groups_of(row))
   end)
+  line.look_up_lanes(taken)
   for _, row in ipairs(taken) do
     local priority = aged_priority(line.priority_of(row.key))
     row.aged_at = step.now

@@ -84,13 +84,12 @@ function catch_up.join_due()
   for i = 1, math.min(#due, step.bounds.portion) do
     numbers[i] = line.number_of_due(due[i].member)
   end
-  rows.load(numbers)
-  local counted = 0
-  for i, number in ipairs(numbers) do
+  local jobs, counted = rows.of(numbers), 0
+  line.look_up_lanes(jobs)
+  for i, row in ipairs(jobs) do
     if counted >= step.bounds.portion then
       break
     end
-    local row = rows.get(number)
     counted = counted + groups.looks(tasks.groups_of(row))
     line.join(row)
     ids[i] = row.id

@@ -59,8 +59,10 @@ function confirming.remind(ages_ms)
     if each.count > 0 then
       hand_out(each)
     end
+    local row = rows.get(each.number)
+    local contact = row.has_contact and call('HGET', key('contacts'), each.number) or nil
     for number = each.had + 1, each.had + each.count do
-      reminders[#reminders + 1] = { job_id = rows.get(each.number).id, number = number, since = each.since }
+      reminders[#reminders + 1] = { job_id = row.id, number = number, since = each.since, contact = contact }
     end
   end
   return reminders

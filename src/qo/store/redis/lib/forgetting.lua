@@ -268,7 +268,9 @@ end
 function forgetting.run(keep)
   -- The ids of the jobs that were removed.
   local ids = {}
-  write_pending() -- a job that has failed in this step may go at once
+  -- A job that has failed in this step may go at once, and so may the limit of a group that a lane has left.
+  lanes.settle()
+  write_pending()
   for i, row in ipairs(share.take(jobs_to_forget(keep.ms, keep.jobs))) do
     ids[i] = row.id
     forget_job(row)

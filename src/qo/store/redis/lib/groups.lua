@@ -1,7 +1,7 @@
 -- Groups during a step: their room, their slots, and the `open` index.
 --
--- After every step, a group is in open(task) if and only if it has room and has jobs of that task parked, under the
--- key of the first one. `settle` ensures it for the groups whose room or parked jobs this step has changed.
+-- After every step, a group is in open(task) if and only if it has room and has lanes of that task parked, under the
+-- key of the first one. `settle` ensures it for the groups whose room or parked lanes this step has changed.
 -- include lib/rows.lua
 -- include lib/slot_numbers.lua
 -- include lib/figure_names.lua
@@ -15,7 +15,7 @@ local with_settings -- by list of names: the places in it of the groups that hav
 local settings_changed -- how often a group got its first settings or lost its last in this step
 local touched -- those that were changed since they were settled
 local spoken_for -- those with slots that are spoken for
-local made_claimable -- by task: how many candidates this step has added
+local made_claimable -- by task: how many jobs this step has made claimable
 
 at_the_beginning[#at_the_beginning + 1] = function()
   read, order, made_claimable, touched, spoken_for = {}, {}, {}, {}, {}
@@ -237,7 +237,7 @@ function groups.mention(names, number)
   end
 end
 
--- --- parked jobs and the open index ---------------------------------------------------------------------------
+-- --- parked lanes and the open index --------------------------------------------------------------------------
 
 function groups.made_claimable()
   return made_claimable
@@ -258,56 +258,63 @@ function groups.add_claimable(task, count)
   made_claimable[task] = (made_claimable[task] or 0) + count
 end
 
-local function note_change(name, task)
+function groups.note_parked(name, task, jobs)
+  -- The lanes of the task that are parked here have changed, and have so many more jobs than before; 0 where only the
+  -- first one of a lane did.
   local group = groups.get(name)
   touch(group)
-  group.changed = group.changed or {}
-  group.changed[task] = true
+  group.parked = group.parked or {}
+  group.parked[task] = (group.parked[task] or 0) + jobs
 end
 
-function groups.put(name, task, member, order_key)
-  -- Also without room now, because the group may get room in the same step.
-  note_change(name, task)
-  later('ZADD', key('parked:', task, name), order_key, member)
-  later('SADD', key('parks:', name), task)
+local function free_slots(group)
+  return group.limit and group.limit - group.active or math.huge
 end
+groups.free_slots = free_slots
 
-function groups.park(name, task, member, order_key)
-  groups.put(name, task, member, order_key)
-  step.figure(figure_names.rejected(name))
-end
-
-function groups.unpark(name, task, member)
-  note_change(name, task)
-  later('ZREM', key('parked:', task, name), member)
+local function count_parked(group)
+  for task, jobs in pairs(group.parked or NONE) do
+    if jobs ~= 0 and call('HINCRBY', key('parks:', group.name), task, jobs) == 0 then
+      call('HDEL', key('parks:', group.name), task)
+    end
+  end
 end
 
 local function refresh_open(group, task, room)
-  -- Whether jobs of the task are parked here; if there is room, puts the first one into the index.
-  local parked = written(key('parked:', task, group.name))
-  local head = call('ZRANGE', parked, 0, 0, 'WITHSCORES')
-  if not head[1] then
-    later('SREM', key('parks:', group.name), task)
-  end
-  if room and head[1] then
-    later('ZADD', key('open:', task), head[2], group.name)
+  local first = room and call('ZRANGE', written(key('parked:', task, group.name)), 0, 0, 'WITHSCORES') or NONE
+  if first[1] then
+    later('ZADD', key('open:', task), first[2], group.name)
   else
     later('ZREM', key('open:', task), group.name)
   end
-  return head[1] and parked
 end
 
 local function room_changed(group, room)
-  for _, task in ipairs(call('SMEMBERS', written(key('parks:', group.name)))) do
-    local parked = refresh_open(group, task, room)
-    if room and parked then
-      local free = group.limit and group.limit - group.active
-      local waiting = call('ZCARD', parked)
-      groups.add_claimable(task, free and math.min(free, waiting) or waiting)
+  local stored, parked = call('HGETALL', key('parks:', group.name)), {}
+  for task in pairs(group.parked or NONE) do
+    parked[task] = 0 -- it may have nothing here any more, and still be in the index
+  end
+  for i = 1, #stored, 2 do
+    parked[stored[i]] = tonumber(stored[i + 1])
+  end
+  for task, jobs in pairs(parked) do
+    refresh_open(group, task, room)
+    if room then
+      groups.add_claimable(task, math.min(free_slots(group), jobs))
     end
   end
   if room then
     group.opened = true
+  end
+end
+
+local function parked_changed(group)
+  -- Without room, the group is not in the index, and what is parked in it changes nothing there.
+  for task, jobs in pairs(group.parked or NONE) do
+    refresh_open(group, task, true)
+    if jobs > 0 then
+      groups.add_claimable(task, math.min(free_slots(group), jobs))
+    end
   end
 end
 
@@ -316,16 +323,15 @@ function groups.settle()
   touched = {}
   for _, group in ipairs(to_settle) do
     group.is_touched = nil
+    count_parked(group)
     local room = groups.has_room(group)
     if room ~= group.had_room then
       room_changed(group, room)
       group.had_room = room
-    elseif group.changed then
-      for task in pairs(group.changed) do
-        refresh_open(group, task, room)
-      end
+    elseif room then
+      parked_changed(group)
     end
-    group.changed = nil
+    group.parked = nil
     if group.returned then
       slot_numbers.keep_free(group)
     end

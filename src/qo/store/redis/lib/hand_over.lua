@@ -1,6 +1,6 @@
 -- hand_over: give free slots to waiting callers, without passing a job or caller that could go first. Runs at the end
 -- of every step that writes, and reads nothing when no caller waits. The contract is at `Store.acquire`.
--- include lib/tickets.lua
+-- include lib/walk.lua
 -- include lib/workers.lua
 -- exports hand_over
 
@@ -38,7 +38,7 @@ local function grant(ticket, asked_now)
   end
 end
 
-local function examine_ticket(ticket, asked_now)
+local function examine_ticket(ticket, asked_now, taken)
   if ticket.expires_at <= step.counted_now() and not asked_now then
     tickets.drop(ticket)
     return
@@ -50,10 +50,12 @@ local function examine_ticket(ticket, asked_now)
   end
   if groups.all_have_room_unspoken(ticket.groups) then
     grant(ticket, asked_now)
+  else
+    walk.pass_over(taken)
   end
 end
 
-local function leave_for_its_worker(row, names, free)
+local function leave_for_its_worker(row, names, free, taken)
   local blocked_by = groups.first_without_room(names, GATES + 1)
   if blocked_by then
     line.park(row, blocked_by)
@@ -63,11 +65,13 @@ local function leave_for_its_worker(row, names, free)
     local worker = worker_for(free, row.task)
     worker.left = worker.left - 1
     groups.speak_for(names)
+  else
+    walk.pass_over(taken)
   end
 end
 
 local function hand_over(asking)
-  groups.settle()
+  lanes.settle()
   if not tickets.are_there()
     or call('EXISTS', written(key('ready:', CALLERS)), written(key('open:', CALLERS))) == 0 then
     return
@@ -88,7 +92,7 @@ local function hand_over(asking)
   end
   local examined = 0
   while examined < step.bounds.examine do
-    local task, member = walk.next(all, passes)
+    local task, member, taken = walk.next(all, passes)
     if not task then
       break
     end
@@ -96,11 +100,11 @@ local function hand_over(asking)
     if task == CALLERS then
       local ticket = tickets.get(member)
       names = ticket.groups
-      examine_ticket(ticket, asking and asking[member])
+      examine_ticket(ticket, asking and asking[member], taken)
     else
       local row = rows.get(member)
       names = tasks.groups_of(row)
-      leave_for_its_worker(row, names, free)
+      leave_for_its_worker(row, names, free, taken)
     end
     examined = examined + groups.looks(names)
     if not walk.has_callers(all) then
@@ -108,5 +112,5 @@ local function hand_over(asking)
     end
   end
   groups.forget_spoken_for()
-  groups.settle()
+  lanes.settle()
 end

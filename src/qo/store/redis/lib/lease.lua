@@ -273,6 +273,10 @@ function lease.end_job(row, state, error)
   if row.unique_key then
     later('HDEL', key('unique'), row.unique_key)
   end
+  if row.has_contact then
+    row.has_contact = nil
+    later('HDEL', key('contacts'), row.number)
+  end
   if row.parent then
     call('HINCRBY', key('unfinished'), row.parent, -1)
     later('ZADD', key('endings:', row.parent), step.now, row.number)
@@ -343,6 +347,7 @@ function lease.lose(tokens, reason)
       end
     end
   end
+  line.look_up_lanes(coming_back)
   for _, row in ipairs(coming_back) do
     row.worker, row.token, row.cancel_wanted = nil, nil, nil
     line.come_back(row, reason)

@@ -1,6 +1,6 @@
 -- Join, enter and leave the line. The rules are in `store/contract.py`, the order key in `policy/ordering.py`.
 -- These functions change the row and every index; the row is written at the end of the step.
--- include lib/groups.lua
+-- include lib/lanes.lua
 -- exports line
 
 local line = {}
@@ -90,16 +90,42 @@ end
 
 -- --- where a job stands ---------------------------------------------------------------------------------------
 
-local function put_aside_or_ready(row, before)
-  local parked = groups.first_without_room(tasks.groups_of(row), GATES + 1)
-  row.parked = parked
-  if not parked then
-    later('ZADD', key('ready:', row.task), row.key, row.number)
-    groups.add_claimable(row.task, 1)
-  elseif parked ~= before then
-    groups.park(parked, row.task, row.number, row.key)
-  else
-    groups.put(parked, row.task, row.number, row.key)
+local stands_in -- by number: the lane of a job in line, as far as it was looked up
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  stands_in = {}
+end
+
+function line.lane_of(row)
+  -- The lane that a job in line stands in.
+  local lane = stands_in[row.number]
+  if not lane then
+    lane = lanes.get(tasks.lane_of(row), row.task)
+    stands_in[row.number] = lane
+  end
+  return lane
+end
+
+function line.note_lane(number, lane)
+  -- The lane is known, because the job was found in it.
+  stands_in[number] = lane
+end
+
+function line.look_up_lanes(jobs)
+  -- Read the lanes of these jobs in one command: those they stand in, or will join. A job in line must be looked up
+  -- before its priority or its tier changes, or it could not be found in the lane that it leaves.
+  local names, task_of = {}, {}
+  for i, row in ipairs(jobs) do
+    names[i] = not stands_in[row.number] and tasks.lane_of(row)
+    if names[i] then
+      task_of[names[i]] = row.task
+    end
+  end
+  lanes.load(task_of)
+  for i, row in ipairs(jobs) do
+    if names[i] and row.state == 'queued' then
+      stands_in[row.number] = lanes.get(names[i], row.task)
+    end
   end
 end
 
@@ -111,54 +137,73 @@ local function take_out(name, row)
   end
 end
 
-local function step_aside(row)
-  if row.parked then
-    groups.unpark(row.parked, row.task, row.number)
-  else
-    take_out(key('ready:', row.task), row)
-  end
+local function join_lane(row, name)
+  local lane = lanes.get(name, row.task)
+  stands_in[row.number] = lane
+  lanes.enter(lane, row.number, row.key, tasks.groups_of(row, name), GATES + 1)
 end
 
 function line.enter(row, order_key)
   row.key = order_key
   row.aged_at = step.now
+  join_lane(row, tasks.lane_of(row))
   count(order_key, 1)
   lone = line.length() == 0 and row or nil
   step.set_counter('in_line', line.length() + 1)
   later('ZADD', key('line'), order_key, row.number)
   later('ZADD', key('aged'), step.now, row.number)
-  put_aside_or_ready(row, nil)
+  rows.save(row)
+end
+
+local function change_key(row, order_key)
+  count(row.key, -1)
+  count(order_key, 1)
+  later('ZADD', key('line'), order_key, row.number)
+  row.key = order_key
   rows.save(row)
 end
 
 function line.enter_again(row, order_key)
   -- Enter the line again after the key or the groups of the job have changed.
-  count(row.key, -1)
-  count(order_key, 1)
-  step_aside(row)
-  row.key = order_key
-  later('ZADD', key('line'), order_key, row.number)
-  put_aside_or_ready(row, row.parked)
-  rows.save(row)
+  local lane, name = line.lane_of(row), tasks.lane_of(row)
+  local has_other_key = order_key ~= row.key
+  change_key(row, order_key)
+  if lane.name ~= name then
+    lanes.leave(lane, row.number)
+    join_lane(row, name)
+    return
+  end
+  if has_other_key then
+    lanes.rekey(lane, row.number, order_key)
+  end
+  lanes.look_if_first(lane, row.number, tasks.groups_of(row, name), GATES + 1)
+end
+
+function line.make_room(row, order_key)
+  -- Give the job another key between the same neighbours. It does not enter the line again.
+  lanes.rekey(line.lane_of(row), row.number, order_key)
+  change_key(row, order_key)
+end
+
+function line.look_at_lane(row)
+  lanes.look_at(line.lane_of(row), tasks.groups_of(row), GATES + 1)
 end
 
 function line.park(row, group)
-  -- Park a job that was found blocked by this group.
-  step_aside(row)
-  row.parked = group
-  groups.park(group, row.task, row.number, row.key)
-  rows.save(row)
+  -- Park the lane of a job that was found blocked by this group.
+  lanes.park(line.lane_of(row), group)
 end
 
 function line.leave(row)
   -- Leave the line and keep the key, so that the job can come back to its place.
+  lanes.leave(line.lane_of(row), row.number)
+  stands_in[row.number] = nil
   count(row.key, -1)
   lone = nil
   step.set_counter('in_line', line.length() - 1)
   take_out(key('line'), row)
   take_out(key('aged'), row)
-  step_aside(row)
-  row.parked, row.aged_at = nil, nil
+  row.aged_at = nil
   rows.save(row)
 end
 
@@ -167,7 +212,7 @@ function line.candidates(task)
   -- that has just joined.
   if line.length() == 0 then
     return NONE
-  elseif lone and not lone.parked then
+  elseif lone and not line.lane_of(lone).group then
     return lone.task == task and { lone.number, lone.key } or NONE
   end
 end

@@ -7,7 +7,7 @@
 local rows = {}
 local loaded, changed, packed, known_tasks
 local payloads -- of the jobs that are new in this step
-local known_names -- by all that decides them: the groups of a job, one list for all jobs alike
+local known_names -- by lane: the groups of its jobs, one list for all of them
 
 at_the_beginning[#at_the_beginning + 1] = function()
   loaded, changed, packed, known_tasks, payloads, known_names = {}, {}, {}, {}, {}, {}
@@ -35,6 +35,10 @@ function rows.get(number)
   return loaded[number]
 end
 
+function rows.is_read(number)
+  return loaded[number] ~= nil
+end
+
 function rows.numbers(ids)
   -- The numbers of these ids, read in one command; false where there is no such job.
   return #ids > 0 and fields_of(written(key('ids')), ids) or {}
@@ -59,7 +63,8 @@ function rows.named_by(items)
   return found
 end
 
-local function loaded_rows(numbers)
+function rows.of(numbers)
+  -- The jobs of these numbers, read together.
   rows.load(numbers)
   local found = {}
   for i, number in ipairs(numbers) do
@@ -70,12 +75,12 @@ end
 
 function rows.due(index, at, at_most)
   -- The first jobs that stand in this index up to then.
-  return loaded_rows(call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, at_most))
+  return rows.of(call('ZRANGEBYSCORE', written(key(index)), '-inf', at, 'LIMIT', 0, at_most))
 end
 
 function rows.unfinished(index)
   -- The unfinished jobs of this index, by number. The server leaves out the ended ones, as there may be many.
-  return loaded_rows(call('ZDIFF', 2, written(index), written(key('finished'))))
+  return rows.of(call('ZDIFF', 2, written(index), written(key('finished'))))
 end
 
 function rows.insert(row, payload)
@@ -202,18 +207,28 @@ local function names_of(row)
   return names
 end
 
-function tasks.groups_of(row)
+local priority_texts = {} -- to write a number takes longer than all else that a lane's name needs
+
+function tasks.lane_of(row)
+  -- The name of the job's lane: all that decides its groups. No name is empty or has a NUL, and only the last part is
+  -- a list, so two lanes never have the same name.
+  local own, priority = row.own_groups, priority_texts[row.priority]
+  if not priority then
+    priority = digits(row.priority)
+    priority_texts[row.priority] = priority
+  end
+  return row.task .. '\0' .. priority .. '\0' .. (row.user or '') .. '\0' .. (row.project or '') .. '\0'
+    .. (row.tier or '') .. '\0' .. (row.parent or '') .. '\0' .. (own and table.concat(own, '\0') or '')
+end
+
+function tasks.groups_of(row, lane)
   -- Every group of a job, each once, in the order in which a claim looks at them: first the two gates, then its
-  -- priority. The list is shared with other jobs and must not be changed.
-  local own = row.own_groups
-  local alike = table.concat({
-    row.task, row.priority, row.user or '', row.project or '', row.tier or '', row.parent or '',
-    own and table.concat(own, '\0') or '',
-  }, '\0')
-  local names = known_names[alike]
+  -- priority. The list is shared with other jobs and must not be changed. `lane` is the name of its lane, if known.
+  lane = lane or tasks.lane_of(row)
+  local names = known_names[lane]
   if not names then
     names = names_of(row)
-    known_names[alike] = names
+    known_names[lane] = names
   end
   return names
 end

@@ -24,8 +24,8 @@ end
 function status.of(name, with_slots)
   local group = groups.get(name)
   local waiting = 0
-  for _, task in ipairs(call('SMEMBERS', key('parks:', name))) do
-    waiting = waiting + call('ZCARD', key('parked:', task, name))
+  for _, jobs in ipairs(call('HVALS', key('parks:', name))) do
+    waiting = waiting + jobs
   end
   return {
     group = name, limit = group.limit, source = group.source, paused = group.paused,

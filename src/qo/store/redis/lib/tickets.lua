@@ -1,5 +1,5 @@
 -- Tickets: callers that wait for slots without a job.
--- include lib/walk.lua
+-- include lib/lanes.lua
 -- exports tickets
 
 local tickets = {}
@@ -36,34 +36,23 @@ function tickets.save(ticket)
   step.comes('ticket_expiry', ticket.expires_at, expiry_member(ticket))
 end
 
+function tickets.lane_of(ticket)
+  -- Its name begins like that of no job's lane, because no task has an empty name.
+  return lanes.get(CALLERS .. '\0' .. table.concat(ticket.groups, '\0'), CALLERS)
+end
+
 function tickets.enter(ticket)
-  ticket.parked = groups.first_without_room(ticket.groups, 1)
-  if ticket.parked then
-    groups.park(ticket.parked, CALLERS, ticket.holder, ticket.key)
-  else
-    later('ZADD', key('ready:', CALLERS), ticket.key, ticket.holder)
-  end
+  lanes.enter(tickets.lane_of(ticket), ticket.holder, ticket.key, ticket.groups, 1)
   step.set_counter('waiting_callers', step.counter('waiting_callers') + 1)
   tickets.save(ticket)
 end
 
-local function step_aside(ticket)
-  if ticket.parked then
-    groups.unpark(ticket.parked, CALLERS, ticket.holder)
-  else
-    later('ZREM', key('ready:', CALLERS), ticket.holder)
-  end
-end
-
 function tickets.park(ticket, group)
-  step_aside(ticket)
-  ticket.parked = group
-  groups.park(group, CALLERS, ticket.holder, ticket.key)
-  tickets.save(ticket)
+  lanes.park(tickets.lane_of(ticket), group)
 end
 
 function tickets.drop(ticket)
-  step_aside(ticket)
+  lanes.leave(tickets.lane_of(ticket), ticket.holder)
   known_tickets[ticket.holder] = false
   step.set_counter('waiting_callers', step.counter('waiting_callers') - 1)
   later('HDEL', key('tickets'), ticket.holder)

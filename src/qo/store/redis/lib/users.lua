@@ -94,6 +94,7 @@ function users.apply_standing(name, standing, pinned, project, ignored)
     end
   end
   add(project)
+  line.look_up_lanes(waiting)
   for _, row in ipairs(waiting) do
     row.tier = standing.tier
     row.boost = standing.boost ~= 0 and standing.boost or nil

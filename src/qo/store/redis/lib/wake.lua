@@ -107,24 +107,50 @@ local function wake_for(task, counts)
   end
 end
 
-local function candidates_of(task)
-  return call('ZCARD', written(key('ready:', task))) + call('ZCARD', written(key('open:', task)))
+local function count_ready(task, wanted)
+  local jobs, count = rows.of(call('ZRANGE', written(key('ready:', task)), 0, wanted - 1)), 0
+  line.look_up_lanes(jobs)
+  for _, row in ipairs(jobs) do
+    count = count + line.lane_of(row).count
+  end
+  return count
+end
+
+local function count_open(task, wanted)
+  local names, count = call('ZRANGE', written(key('open:', task)), 0, wanted - 1), 0
+  groups.load(names)
+  for _, name in ipairs(names) do
+    local parked = tonumber(call('HGET', key('parks:', name), task))
+    count = count + math.min(groups.free_slots(groups.get(name)), parked)
+  end
+  return count
+end
+
+local function add_behind_gate(gate, task, idle)
+  -- No more jobs are counted than workers could be woken. A lane or an open group has at least one, so no more of them
+  -- are read either.
+  local wanted = math.min(groups.free_slots(gate), idle)
+  if wanted <= 0 then
+    return
+  end
+  local count = count_ready(task, wanted)
+  if count < wanted then
+    count = count + count_open(task, wanted - count)
+  end
+  groups.add_claimable(task, math.min(count, wanted))
 end
 
 local function count_behind_gates()
   -- A gate that has room again makes the jobs behind it claimable.
-  for _, group in ipairs(groups.opened()) do
-    local free = group.limit and group.limit - group.active or math.huge
-    if group.name == 'global' then
-      for _, task in ipairs(call('SMEMBERS', key('idle_tasks'))) do
-        if call('EXISTS', key('idle:', task)) == 1 then
-          groups.add_claimable(task, math.min(free, candidates_of(task)))
-        else
-          call('SREM', key('idle_tasks'), task)
-        end
+  for _, gate in ipairs(groups.opened()) do
+    local task_names = gate.name == 'global' and call('SMEMBERS', key('idle_tasks')) or { gate.name }
+    for _, task in ipairs(task_names) do
+      local idle = call('ZCARD', key('idle:', task))
+      if idle > 0 then
+        add_behind_gate(gate, task, idle)
+      elseif gate.name == 'global' then
+        call('SREM', key('idle_tasks'), task)
       end
-    elseif call('EXISTS', key('idle:', group.name)) == 1 then
-      groups.add_claimable(group.name, math.min(free, candidates_of(group.name)))
     end
   end
 end
@@ -144,7 +170,7 @@ local function tell_to_look_again()
 end
 
 local function wake_workers()
-  groups.settle()
+  lanes.settle()
   count_behind_gates()
   local counts = {} -- as they are now: claims for workers change them
   for task, count in pairs(groups.made_claimable()) do

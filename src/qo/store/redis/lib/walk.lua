@@ -1,13 +1,17 @@
 -- The candidates that may start next, in order, without reading jobs that are known to be blocked.
 --
--- The next one is the smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). The
--- open index is only read; a group's own parked jobs are read from its first one on, as far as they are wanted.
+-- The next one is the smallest of the heads of ready(task), of parked(group, task) for groups in open(task), and of the
+-- lanes whose first one was taken already. The open index is only read; the lanes parked in a group are read from the
+-- first one on, as far as they are wanted, and so are the members of a lane. Nothing is settled during a walk, so no
+-- index shows a lane for a second time.
 -- include lib/lease.lua
+-- include lib/tickets.lua
 -- exports walk
 
 local walk = {}
 local LARGEST_BATCH = 64
 local batch -- how many are read at a time
+local lanes_found -- how many lanes this walk has found in the indexes
 
 local function source(name)
   return { name = name, found = NONE, at = 1, after = '-inf' }
@@ -37,23 +41,28 @@ local function skip(from)
   from.at = from.at + 2
 end
 
-local function members(found)
-  local names = {}
-  for i = 1, #found, 2 do
-    names[#names + 1] = found[i]
-  end
-  return names
+local function count_lanes(found)
+  lanes_found = lanes_found + #found / 2
 end
 
 local function load_jobs(found)
-  rows.load(members(found))
+  count_lanes(found)
+  local numbers = {}
+  for i = 1, #found, 2 do
+    numbers[#numbers + 1] = found[i]
+  end
+  line.look_up_lanes(rows.of(numbers))
+end
+
+local function has_room(group)
+  return groups.has_room(groups.get(group))
 end
 
 local function open_group(from)
   -- The next group in the open index that still has room.
   while true do
     local name, first = head(from)
-    if not name or groups.has_room(groups.get(name)) then
+    if not name or has_room(name) then
       return name, first
     end
     skip(from)
@@ -63,16 +72,88 @@ end
 local function new_task(task, known)
   -- `known`: all ready jobs, if they are known without a read; then no job is parked.
   local ready, open = source(key('ready:', task)), source(key('open:', task))
+  ready.read = task == CALLERS and count_lanes or load_jobs
   if known then
     ready.found, ready.ended, open.ended = known, true, true
-  elseif task ~= CALLERS then
-    ready.read = load_jobs
+    count_lanes(known)
   end
-  return { task = task, ready = ready, open = open, parked = {} }
+  return { task = task, ready = ready, open = open, parked = {}, begun = {} }
 end
+
+-- --- lanes that something was taken from ------------------------------------------------------------------------
+
+-- `begun` has them by the key of the next member, the smallest one last, so that taking it moves no other.
+
+local function insert(begun, from)
+  local low, high = 1, #begun + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if begun[middle].key > from.key then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  table.insert(begun, low, from)
+end
+
+local function go_on(candidates)
+  -- After the candidate that was examined last, the next of its lane is one: unless the lane was parked or passed over.
+  local last = candidates.last
+  candidates.last = nil
+  if not last or last.is_over or (last.lane.group and not has_room(last.lane.group)) then
+    return
+  end
+  local member, order_key = lanes.nth(last.lane, last.passed + 1, last.ahead)
+  if member == last.member then
+    last.passed = last.passed + 1 -- it stays in line until its worker takes it
+    member, order_key = lanes.nth(last.lane, last.passed + 1, last.ahead)
+  end
+  if member then
+    last.member, last.key = member, order_key
+    last.ahead = math.min(2 * last.ahead, LARGEST_BATCH)
+    insert(candidates.begun, last)
+  end
+end
+
+local function first_begun(begun)
+  while #begun > 0 do
+    local from = begun[#begun]
+    if not from.lane.group or has_room(from.lane.group) then
+      return from
+    end
+    begun[#begun] = nil
+  end
+end
+
+local function take_begun(begun)
+  local from = begun[#begun]
+  begun[#begun] = nil
+  if from.lane.task ~= CALLERS then
+    if not rows.is_read(from.member) then
+      rows.load(lanes.known_from(from.lane, from.passed + 1))
+    end
+    line.note_lane(from.member, from.lane)
+  end
+  return from
+end
+
+local function begin_lane(task, member)
+  local lane
+  if task == CALLERS then
+    lane = tickets.lane_of(tickets.get(member))
+  else
+    lane = line.lane_of(rows.get(member))
+  end
+  -- The more lanes there are, the fewer will probably be taken from each.
+  return { lane = lane, member = member, passed = 0, ahead = math.ceil(batch / lanes_found) }
+end
+
+-- --- the next candidate -----------------------------------------------------------------------------------------
 
 local function first_of(candidates)
   -- The smallest key of a task's candidates, and how to take it.
+  go_on(candidates)
   local best, key_of_best
   local _, ready_key = head(candidates.ready)
   if ready_key then
@@ -85,7 +166,7 @@ local function first_of(candidates)
   for i = #candidates.parked, 1, -1 do
     local from = candidates.parked[i]
     local _, parked_key
-    if groups.has_room(groups.get(from.group)) then
+    if has_room(from.group) then
       _, parked_key = head(from)
     end
     if not parked_key then
@@ -94,10 +175,18 @@ local function first_of(candidates)
       best, key_of_best = from, parked_key
     end
   end
+  local begun = first_begun(candidates.begun)
+  if begun and (not key_of_best or begun.key < key_of_best) then
+    best, key_of_best = candidates.begun, begun.key
+  end
   return best, key_of_best
 end
 
 local function take(candidates, from)
+  if from == candidates.begun then
+    candidates.last = take_begun(from)
+    return candidates.last
+  end
   if from == candidates.open then
     local group = head(from)
     skip(from)
@@ -107,12 +196,13 @@ local function take(candidates, from)
   end
   local member = head(from)
   skip(from)
-  return member
+  candidates.last = begin_lane(candidates.task, member)
+  return candidates.last
 end
 
 function walk.over(task_names, expected)
   -- `expected` is the probable number of candidates; so many are read at a time.
-  batch = math.min(math.max(expected, 1), LARGEST_BATCH)
+  batch, lanes_found = math.min(math.max(expected, 1), LARGEST_BATCH), 0
   local all = {}
   for _, task in ipairs(task_names) do
     local known = task ~= CALLERS and line.candidates(task) or nil
@@ -141,11 +231,17 @@ function walk.first(all, passes)
 end
 
 function walk.next(all, passes)
-  -- The next candidate: its task and its number, or a caller's name.
+  -- The next candidate: its task; its number, or a caller's name; and how to pass over its lane.
   local candidates, from = walk.first(all, passes)
   if candidates then
-    return candidates.task, take(candidates, from)
+    local taken = take(candidates, from)
+    return candidates.task, taken.member, taken
   end
+end
+
+function walk.pass_over(taken)
+  -- Nothing more of the candidate's lane.
+  taken.is_over = true
 end
 
 function walk.has_callers(all)

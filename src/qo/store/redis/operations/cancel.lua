@@ -30,6 +30,7 @@ end
 if arguments.job_id and ENDED[wanted[1].state] and wanted[1].state ~= 'cancelled' then
   return people.wrong_state(wanted[1])
 end
+line.look_up_lanes(wanted)
 for _, row in ipairs(wanted) do
   if row.state ~= 'cancelled' then
     cancel(row)

@@ -125,11 +125,13 @@ for i, outcome in ipairs(arguments.outcomes) do
   answers[i] = finish(outcome, found[i])
 end
 lease.finish(tokens)
+line.look_up_lanes(handed_back)
 for _, row in ipairs(handed_back) do
   row.cancel_wanted = nil
   line.come_back(row, 'handed_back')
 end
 line.sort_by_joining_order(released)
+line.look_up_lanes(released)
 line.join_in_order(released)
 hand_over()
 return answer.send({ answers = answers })

@@ -79,8 +79,7 @@ local function spread_out(row, other_key)
   return place, moves
 end
 
-local function stand_at(row, order_key)
-  line.enter_again(row, order_key)
+local function take_place(row, order_key)
   later('HSET', key('moved'), digits(line.place_of(order_key)), row.number)
 end
 
@@ -111,16 +110,22 @@ if not place then
   return step.refuse('no_place', { at_most = SPREAD_AT_MOST })
 end
 vacate(row)
+local standing = { row }
 for _, each in ipairs(moves) do
   vacate(each[1])
+  standing[#standing + 1] = each[1]
 end
+line.look_up_lanes(standing)
 for _, each in ipairs(moves) do
-  line.note_disturbance(each[1])
-  stand_at(each[1], line.order_key(line.priority_of(each[1].key), each[2]))
+  local neighbour, order_key = each[1], line.order_key(line.priority_of(each[1].key), each[2])
+  line.note_disturbance(neighbour)
+  line.make_room(neighbour, order_key)
+  take_place(neighbour, order_key)
 end
 row.priority = other.priority
 line.note_displacement(row, 'moved', line.order_key(band, place))
-stand_at(row, line.order_key(band, place))
+line.enter_again(row, line.order_key(band, place))
+take_place(row, row.key)
 local detail = arguments.before and { before = arguments.before } or { after = arguments.after }
 step.event('moved', row.id, detail)
 step.audit(arguments.by, 'move', row.id, detail)

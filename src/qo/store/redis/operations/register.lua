@@ -22,11 +22,10 @@ local function replace_options(task)
   local has_options = #(task.groups or NONE) > 0 or task.max_attempts
   tasks.set(task.name, has_options and { groups = task.groups, max_attempts = task.max_attempts } or nil)
   for _, group in ipairs(gone) do
-    local numbers = call('ZRANGE', written(key('parked:', task.name, group)), 0, -1)
-    rows.load(numbers)
-    for _, number in ipairs(numbers) do
-      local row = rows.get(number)
-      line.enter_again(row, row.key)
+    local jobs = rows.of(call('ZRANGE', written(key('parked:', task.name, group)), 0, -1))
+    line.look_up_lanes(jobs)
+    for _, row in ipairs(jobs) do
+      line.look_at_lane(row)
     end
   end
 end

@@ -15,6 +15,7 @@ if arguments.parent then
 elseif not WAITS[wanted[1].state] then
   return people.wrong_state(wanted[1])
 end
+line.look_up_lanes(wanted)
 for _, row in ipairs(wanted) do
   local detail = { priority = arguments.priority, from = row.priority }
   row.priority = arguments.priority

@@ -61,6 +61,7 @@ local function new_row(submission, standing)
     run_at = submission.delay_ms and step.now + submission.delay_ms or submission.run_at_ms,
     steady_at = submission.delay_ms and step.steady_now() + submission.delay_ms,
     max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
+    has_contact = submission.contact and true or nil,
     tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
     iterations_batch = standing.iterations_batch, iterations_granted = standing.iterations_batch,
     iterations_max = standing.iterations_max,
@@ -130,6 +131,9 @@ end
 local function accept(submission, row, standing, is_new, ignored)
   row.number = step.draw_job_number()
   rows.insert(row, step.blob(submission.payload))
+  if submission.contact then
+    later('HSET', key('contacts'), row.number, submission.contact)
+  end
   if standing and not is_new then
     users.limit_by_standing(standing, row.user, { row.project }, ignored)
   end
@@ -177,6 +181,24 @@ local function admit(submission, number_of)
   return admitted
 end
 
+local function look_up_lanes(numbers)
+  -- Those that the jobs will probably join, in one command instead of one for each lane.
+  local task_of, before = {}, NONE
+  for i, submission in ipairs(arguments.submissions) do
+    local is_alike = submission.user == before.user and submission.task == before.task and not submission.groups
+    before = submission
+    if not numbers[i] and not is_alike and (submission.priority or not submission.parent) then
+      local standing = submission.standing or submission.user and users.standing(submission.user) or NONE
+      local lane = tasks.lane_of({
+        task = submission.task, priority = submission.priority or NORMAL, user = submission.user,
+        project = submission.project, tier = standing.tier, parent = submission.parent, own_groups = submission.groups,
+      })
+      task_of[lane] = submission.task
+    end
+  end
+  lanes.load(task_of)
+end
+
 local ids = {}
 for i, submission in ipairs(arguments.submissions) do
   ids[i] = submission.id
@@ -184,6 +206,9 @@ end
 catch_up.join_due()
 local numbers = rows.numbers(ids)
 rows.load(numbers)
+if #ids > 1 then
+  look_up_lanes(numbers)
+end
 local answers, number_of = {}, {} -- an id may be there twice in one call
 for i, submission in ipairs(arguments.submissions) do
   answers[i] = known_before(submission, numbers[i] or number_of[submission.id]) or admit(submission, number_of)

@@ -287,7 +287,48 @@ WORKER_CAPACITY = """
 ALTER TABLE worker RENAME COLUMN places TO capacity;
 """
 
-MIGRATIONS = (FIRST, AUDIT_COUNTER, COUNTED_TIME, PHASES_AGAIN, DISPLACED, WORKER_INSTANCES, WORKER_CAPACITY)
+# Jobs, and callers, that need the same groups stand in one lane. Only its first one is marked, and has the group that
+# the lane is parked in. What was ready or parked before may stand elsewhere now: the next claims look at it.
+LANES = """
+ALTER TABLE job ADD COLUMN lane TEXT;       -- what all jobs of the lane have in common; NULL unless queued
+ALTER TABLE job ADD COLUMN first INTEGER;   -- 1: the first of its lane
+ALTER TABLE ticket ADD COLUMN first INTEGER; -- 1: the first of those that ask for these groups
+DROP INDEX job_ready;
+DROP INDEX job_parked;
+DROP INDEX ticket_ready;
+DROP INDEX ticket_parked;
+UPDATE job SET parked = NULL, lane = concat_ws(char(31), task, priority, ifnull(user, ''), ifnull(project, ''),
+    ifnull(tier, ''), ifnull(parent, ''), own_groups) WHERE state = 'queued';
+CREATE INDEX job_lane ON job (lane, key) WHERE lane IS NOT NULL;
+CREATE INDEX ticket_lane ON ticket (groups, key);
+UPDATE job SET first = 1 WHERE lane IS NOT NULL AND key =
+    (SELECT min(key) FROM job AS other WHERE other.lane = job.lane);
+UPDATE ticket SET parked = NULL, first = CASE WHEN key =
+    (SELECT min(key) FROM ticket AS other WHERE other.groups = ticket.groups) THEN 1 END;
+CREATE INDEX job_ready ON job (task, key) WHERE first AND parked IS NULL;
+CREATE INDEX job_parked ON job (parked, task, key) WHERE parked IS NOT NULL;
+CREATE INDEX ticket_ready ON ticket (key) WHERE first AND parked IS NULL;
+CREATE INDEX ticket_parked ON ticket (parked, key) WHERE parked IS NOT NULL;
+DELETE FROM open;
+"""
+
+# An address is kept beside the payload, because nothing that reads a job may see it.
+CONTACTS = """
+ALTER TABLE content ADD COLUMN contact TEXT;
+ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
+"""
+
+MIGRATIONS = (
+    FIRST,
+    AUDIT_COUNTER,
+    COUNTED_TIME,
+    PHASES_AGAIN,
+    DISPLACED,
+    WORKER_INSTANCES,
+    WORKER_CAPACITY,
+    LANES,
+    CONTACTS,
+)
 
 
 def prepare(db: apsw.Connection, path: str) -> None:

@@ -15,6 +15,7 @@ from qo.store.sqlite.operations.catch_up import catch_up
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import counted_now, on_the_clock
 from qo.store.sqlite.shared.hand_over import drop_ticket, hand_over
+from qo.store.sqlite.shared.lanes import TICKETS
 from qo.store.sqlite.shared.lease import end_leases
 from qo.store.sqlite.shared.rows import to_json
 from qo.store.sqlite.shared.step import Step
@@ -54,16 +55,17 @@ def _stand_in_line(step: Step, ticket: Ticket) -> None:
         )
         return
     key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
-    parked = step.groups.first_without_room(ticket.groups)
-    if parked is not None:
-        step.groups.rejected(parked)
+    groups = to_json(ticket.groups)
+    standing = step.lanes.enter(TICKETS, groups, ticket.holder, key, lambda: ticket.groups)
     step.db.execute(
-        "INSERT INTO ticket VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO ticket (holder, key, groups, first, parked, expires_at, lease_ms, wait_ms, worker, joined_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             ticket.holder,
             key,
-            to_json(ticket.groups),
-            parked,
+            groups,
+            standing.first or None,
+            standing.parked,
             counted_now(step) + ticket.wait_ms,
             ticket.lease_ms,
             ticket.wait_ms,
@@ -88,7 +90,7 @@ def _release(step: Step, holder: str, token: str | None) -> bool:
 
 
 def _withdraw(step: Step, holder: str) -> bool:
-    ticket = sql.row(step.db, "SELECT parked FROM ticket WHERE holder = ?", (holder,))
+    ticket = sql.row(step.db, "SELECT groups FROM ticket WHERE holder = ?", (holder,))
     if ticket is None:
         return False
     drop_ticket(step, holder, ticket[0])

@@ -70,11 +70,11 @@ def _open_closed_groups(step: Step) -> bool:
 def _drop_tickets(step: Step) -> bool:
     ended = sql.rows(
         step.db,
-        "SELECT holder, parked FROM ticket WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?",
+        "SELECT holder, groups FROM ticket WHERE expires_at <= ? ORDER BY expires_at, key LIMIT ?",
         (counted_now(step), step.bounds.portion + 1),
     )
-    for holder, parked in ended[: step.bounds.portion]:
-        drop_ticket(step, holder, parked)
+    for holder, groups in ended[: step.bounds.portion]:
+        drop_ticket(step, holder, groups)
     return len(ended) <= step.bounds.portion
 
 

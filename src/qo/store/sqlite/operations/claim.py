@@ -1,11 +1,11 @@
 """claim: take the first jobs in line whose every group has a free slot.
 
-Writes   slots, leases and jobs taken; jobs found blocked are put aside
+Writes   slots, leases and jobs taken; lanes found blocked are put aside
 Answers  the leases, and whether a bound was reached
 Events   starting; those of catch_up
 
 No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
-and of those found blocked for the first time.
+and of the lanes found blocked for the first time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qo.store.row import stored_lease
 from qo.store.sqlite.operations.catch_up import catch_up
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import on_the_clock
-from qo.store.sqlite.shared.hand_over import hand_over, park_job
+from qo.store.sqlite.shared.hand_over import hand_over, park_lane_of
 from qo.store.sqlite.shared.lease import claim_job
 from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.shared.step import Step
@@ -48,7 +48,8 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
             taken.append((candidate, groups, slots, step.now + lease_ms))
             taken_bytes += sizes.of(candidate)
         else:
-            park_job(step, candidate, blocked_by)
+            park_lane_of(step, candidate, blocked_by)
+            walk.put_lane_aside()
         if len(taken) == capacity:
             break
         if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes:

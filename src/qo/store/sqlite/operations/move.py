@@ -24,7 +24,15 @@ from qo.policy.ordering import (
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.hand_over import hand_over
-from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement, note_disturbance
+from qo.store.sqlite.shared.lanes import JOBS
+from qo.store.sqlite.shared.line import (
+    DISPLACED_FIELDS,
+    LINE_FIELDS,
+    enter_again,
+    note_displacement,
+    note_disturbance,
+    take_new_key,
+)
 from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
 from qo.store.sqlite.shared.step import Step
 
@@ -44,7 +52,8 @@ def move(step: Step, job_id: str, *, before: str | None = None, after: str | Non
     place = _make_room(step, row, ahead, behind, next_to_high=before is not None)
     row.priority = other.priority
     note_displacement(row, Displaced.MOVED, order_key(band, place))
-    _stand_at(step, row, order_key(band, place))
+    enter_again(step, row, order_key(band, place))
+    _save_place(step, row)
     detail = {"before": before} if before is not None else {"after": after}
     step.event(MOVED, row.id, detail)
     step.audit(by, "move", row.id, detail)
@@ -100,20 +109,23 @@ def _make_room(step: Step, row: JobRow, ahead: list[JobRow], behind: list[JobRow
     _vacate(step, [neighbour for neighbour, _ in moves])
     for neighbour, new_place in moves:
         note_disturbance(neighbour)
-        _stand_at(step, neighbour, order_key(priority_of(neighbour.key or 0), new_place))
+        take_new_key(step, neighbour, order_key(priority_of(neighbour.key or 0), new_place))
+        _save_place(step, neighbour)
     return place
 
 
 def _vacate(step: Step, rows: list[JobRow]) -> None:
     """Give up places that may change hands in this step, before any of them is taken again."""
     for row in rows:
+        assert row.lane is not None
+        step.lanes.load(JOBS, row.lane)  # as it is before any key is given up
+    for row in rows:
         step.db.execute("DELETE FROM moved WHERE number = ?", (row.number,))
         step.db.execute("UPDATE job SET key = -number WHERE number = ?", (row.number,))
 
 
-def _stand_at(step: Step, row: JobRow, key: int) -> None:
-    enter_again(step, row, key)
-    step.db.execute("INSERT INTO moved VALUES (?, ?)", (place_of(key), row.number))
+def _save_place(step: Step, row: JobRow) -> None:
+    step.db.execute("INSERT INTO moved VALUES (?, ?)", (place_of(row.key or 0), row.number))
     save(step.writes, row, *LINE_FIELDS, *DISPLACED_FIELDS, "priority")
 
 

@@ -44,7 +44,8 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
     limit, source, paused, closed_until = row or (None, None, 0, None)
     waiting: int = sql.value(
         db,
-        "SELECT (SELECT count(*) FROM job WHERE parked = ?1) + (SELECT count(*) FROM ticket WHERE parked = ?1)",
+        "SELECT (SELECT count(*) FROM job WHERE lane IN (SELECT lane FROM job WHERE parked = ?1))"
+        " + (SELECT count(*) FROM ticket WHERE groups IN (SELECT groups FROM ticket WHERE parked = ?1))",
         (name,),
     )
     return GroupStatus(
@@ -178,7 +179,7 @@ def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool
     if not _gate_is_open(db, "global"):
         return False
     candidate = (
-        "SELECT EXISTS (SELECT 1 FROM job WHERE task = ?1 AND state = 'queued' AND parked IS NULL)"
+        "SELECT EXISTS (SELECT 1 FROM job WHERE task = ?1 AND first AND parked IS NULL)"
         " OR EXISTS (SELECT 1 FROM open WHERE task = ?1)"
     )
     return any(sql.value(db, candidate, (task,)) and _gate_is_open(db, task) for task in tasks)

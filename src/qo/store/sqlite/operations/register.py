@@ -8,11 +8,14 @@ Events   limit, where changed. Audit "limit" for the configuration's, where chan
 
 from __future__ import annotations
 
+from functools import partial
+
+from qo.policy.groups import GATES
 from qo.store.sqlite.operations.read_groups import worker_named
 from qo.store.sqlite.operations.set_limits import apply_limits, grant_limit
 from qo.store.sqlite.shared.hand_over import hand_over
-from qo.store.sqlite.shared.line import LINE_FIELDS, enter_again
-from qo.store.sqlite.shared.rows import save, select, to_json
+from qo.store.sqlite.shared.lanes import JOBS
+from qo.store.sqlite.shared.rows import JobRow, select, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.values import Registered, Registration, Source, TaskOptions, WorkerInfo
 
@@ -65,6 +68,10 @@ def _write_worker(step: Step, registration: Registration) -> None:
     )
 
 
+def _without_gates(step: Step, row: JobRow) -> tuple[str, ...]:
+    return step.groups_of(row)[GATES:]
+
+
 def _replace_options(step: Step, task: TaskOptions) -> None:
     gone = [group for group in step.task_groups(task.name) if group not in task.groups]
     if task.groups or task.max_attempts is not None:
@@ -76,6 +83,5 @@ def _replace_options(step: Step, task: TaskOptions) -> None:
     step.forget_tasks()
     for group in gone:
         for row in select(step.db, "parked = ? AND task = ? ORDER BY key", (group, task.name)):
-            assert row.key is not None
-            enter_again(step, row, row.key)
-            save(step.writes, row, *LINE_FIELDS)
+            assert row.lane is not None
+            step.lanes.look_again(JOBS, row.lane, partial(_without_gates, step, row))

@@ -158,7 +158,8 @@ def _note_owner(step: Step, row: JobRow) -> None:
 
 def _store(step: Step, row: JobRow, submission: Submission) -> None:
     insert(step.writes, row)
-    step.writes.add("content", "INSERT INTO content (number, payload) VALUES (?, ?)", (row.number, submission.payload))
+    content = (row.number, submission.payload, submission.contact)
+    step.writes.add("content", "INSERT INTO content (number, payload, contact) VALUES (?, ?, ?)", content)
     step.figure("submitted")
     if submission.by is not None:
         step.audit(submission.by, "submit", row.id, {"task": row.task})
@@ -202,6 +203,7 @@ def _new_row(step: Step, submission: Submission, standing: Standing | None) -> J
     row.parent_order = parent_order(submission.parent)
     row.max_attempts = submission.max_attempts
     row.timeout_ms = submission.timeout_ms
+    row.has_contact = submission.contact is not None
     row.submitted_at = step.now
     if standing is not None:
         row.boost = standing.boost

@@ -13,6 +13,7 @@ from qo.event import AGED
 from qo.job import JobError, State, moment
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
 from qo.store.sqlite.operations.forget import forget
+from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.lease import end_job
 from qo.store.sqlite.shared.line import LINE_FIELDS, enter_again
@@ -93,7 +94,14 @@ def _take_reminders(step: Step, ages_ms: Sequence[int], share: Share) -> list[Re
         assert row.confirming_at is not None
         row.reminded = number
         save(step.writes, row, "reminded")
-        reminders.append(Reminder(job_id=row.id, number=number, confirmation_required_at=moment(row.confirming_at)))
+        reminders.append(
+            Reminder(
+                job_id=row.id,
+                number=number,
+                confirmation_required_at=moment(row.confirming_at),
+                contact=sql.value(step.db, "SELECT contact FROM content WHERE number = ?", (row.number,)),
+            )
+        )
     return reminders
 
 

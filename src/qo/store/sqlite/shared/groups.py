@@ -106,12 +106,6 @@ class Groups:
             self._groups[name] = group
         return group
 
-    def reload(self) -> None:
-        """Clear the cache, because rows were changed without it."""
-        self.settle()
-        self._groups.clear()
-        self._spoken_for.clear()
-
     def has_room(self, name: str) -> bool:
         return self.get(name).has_room()
 
@@ -248,8 +242,8 @@ class Groups:
         rejections, self._rejections = self._rejections, []
         return rejections
 
-    def left(self, name: str | None) -> None:
-        """A job or caller is no longer parked in this group."""
+    def parked_changed(self, name: str | None) -> None:
+        """Another lane is parked in this group now, or one fewer, or one of them has another key."""
         if name is not None:
             self._touched[name] = group = self.get(name)
             group.parked_changed = True

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection
 from qo.event import GRANTED
 from qo.policy.groups import GATES
 from qo.store.contract import HANDED_OVER_LEASE_MS
+from qo.store.row import Json
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import counted_now
+from qo.store.sqlite.shared.lanes import JOBS, TICKETS
 from qo.store.sqlite.shared.lease import take_slots
 from qo.store.sqlite.shared.rows import JobRow, names
 from qo.store.sqlite.shared.step import Step
@@ -24,7 +26,7 @@ EXPECTED = 4
 
 def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     """Grant the slots that can be granted now. The callers in `asking` get them as the result of their call."""
-    step.groups.settle()
+    step.settle()
     if not _somebody_could_go(step):
         return
     workers = _FreeCapacity(step)
@@ -33,21 +35,24 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     for candidate in walk:
         if isinstance(candidate, TicketRow):
             groups = ticket_groups(candidate)
-            _examine_ticket(step, candidate, groups, asked_now=candidate.holder in asking)
+            goes_on = _examine_ticket(step, candidate, groups, asked_now=candidate.holder in asking)
         else:
             groups = step.groups_of(candidate)
-            _leave_for_its_worker(step, candidate, groups, workers)
+            goes_on = _leave_for_its_worker(step, candidate, groups, workers)
+        if not goes_on:
+            walk.put_lane_aside()
         examined += looks(len(groups))
         if examined >= step.bounds.examine or not walk.has_callers():
             break
     step.groups.forget_spoken_for()
-    step.groups.settle()
+    step.settle()
 
 
 def _somebody_could_go(step: Step) -> bool:
     found: int = sql.value(
         step.db,
-        "SELECT EXISTS (SELECT 1 FROM ticket WHERE parked IS NULL) OR EXISTS (SELECT 1 FROM open WHERE task = '')",
+        "SELECT EXISTS (SELECT 1 FROM ticket WHERE first AND parked IS NULL)"
+        " OR EXISTS (SELECT 1 FROM open WHERE task = '')",
     )
     return bool(found)
 
@@ -61,18 +66,23 @@ def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
     return passes
 
 
-def _examine_ticket(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
+def _examine_ticket(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> bool:
+    """Whether the next ticket of its lane can be looked at."""
     if ticket.expires_at <= counted_now(step) and not asked_now:
-        drop_ticket(step, ticket.holder, ticket.parked)
+        drop_ticket(step, ticket.holder, ticket.groups)
     elif (blocked_by := step.groups.first_without_room(groups)) is not None:
-        park_ticket(step, ticket, blocked_by)
+        step.lanes.park(TICKETS, ticket.groups, ticket.holder, ticket.key, blocked_by)
+        return False
     elif all(step.groups.get(name).has_room_unspoken() for name in groups):
         _grant(step, ticket, groups, asked_now=asked_now)
+    else:
+        return False
+    return True
 
 
 def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
     token = step.draw_token()
-    drop_ticket(step, ticket.holder, ticket.parked)
+    drop_ticket(step, ticket.holder, ticket.groups)
     slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
     lease_ms = ticket.lease_ms if asked_now else min(ticket.lease_ms, HANDED_OVER_LEASE_MS)
     step.db.execute(
@@ -83,31 +93,29 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
 
 
-def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity) -> None:
+def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity) -> bool:
+    """Whether the next job of its lane can be looked at."""
     blocked_by = step.groups.first_without_room(groups[GATES:])
     if blocked_by is not None:
-        park_job(step, row, blocked_by)
-    elif all(step.groups.get(name).has_room_unspoken() for name in groups):
+        park_lane_of(step, row, blocked_by)
+        return False
+    if all(step.groups.get(name).has_room_unspoken() for name in groups):
         workers.speak_for(row.task)
         step.groups.speak_for(groups)
+        return True
+    return False
 
 
-def park_job(step: Step, row: JobRow, group: str) -> None:
-    """Park a job that was found blocked by this group."""
-    step.writes.add("job", "UPDATE job SET parked = ? WHERE number = ?", (group, row.number))
-    step.groups.left(row.parked)
-    step.groups.rejected(group)
+def park_lane_of(step: Step, row: JobRow, group: str) -> None:
+    """Park a lane whose first job, this one, was found blocked by this group."""
+    assert row.lane is not None
+    assert row.key is not None
+    step.lanes.park(JOBS, row.lane, row.number, row.key, group)
 
 
-def park_ticket(step: Step, ticket: TicketRow, group: str) -> None:
-    step.db.execute("UPDATE ticket SET parked = ? WHERE holder = ?", (group, ticket.holder))
-    step.groups.left(ticket.parked)
-    step.groups.rejected(group)
-
-
-def drop_ticket(step: Step, holder: str, parked: str | None) -> None:
+def drop_ticket(step: Step, holder: str, groups: Json) -> None:
+    step.lanes.leave(TICKETS, groups, holder)
     step.db.execute("DELETE FROM ticket WHERE holder = ?", (holder,))
-    step.groups.left(parked)
 
 
 class _FreeCapacity:

@@ -16,6 +16,7 @@ from qo.store.sqlite.shared.step import Step
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
     "state",
+    "lane",
     "aged_at",
     "attempts",
     "max_attempts",
@@ -26,8 +27,9 @@ CLAIM_FIELDS = (
     "progress",
     "message",
 )
+FIRST_FIELDS = ("first", "parked")
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
-WAITING_FIELDS = ("parked", "aged_at", "due_at", "confirming_at", "deferred")
+WAITING_FIELDS = ("lane", "first", "parked", "aged_at", "due_at", "confirming_at", "deferred")
 """Fields that are set only while a job waits. Each has an index, which the end of a run need not touch."""
 
 
@@ -52,7 +54,8 @@ def claim_job(
     assert row.joined_at is not None
     waited_ms = step.now - row.joined_at
     slots = take_slots(step, groups, token, task=row.task, waited_ms=waited_ms)
-    was_parked = row.parked is not None
+    # Named only where they were set: most jobs of a lane are not its first one when the claim reads them.
+    indexed = FIRST_FIELDS if row.first else ()
     leave(step, row)
     row.state = State.STARTING
     row.attempts += 1
@@ -61,7 +64,7 @@ def claim_job(
     row.token = token
     row.worker = worker
     row.stage = row.progress = row.message = None
-    save(step.writes, row, *CLAIM_FIELDS, *(("parked",) if was_parked else ()))
+    save(step.writes, row, *CLAIM_FIELDS, *indexed)
     step.writes.add(
         "lease",
         "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -131,6 +134,10 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     row.deferred = row.cancel_wanted = False
     if state is not State.CANCELLED:
         row.error = None if error is None else to_json(error)
+    if row.has_contact:
+        step.writes.add("content", "UPDATE content SET contact = NULL WHERE number = ?", (row.number,))
+        row.has_contact = False
+        save(step.writes, row, "has_contact")
     save(step.writes, row, *END_FIELDS, *(() if was_held else WAITING_FIELDS))
     ran_ms = step.now - row.started_at if was_held and row.started_at is not None else 0
     step.figure(f"ended:{state}", ran_ms)

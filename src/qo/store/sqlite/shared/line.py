@@ -20,10 +20,11 @@ from qo.policy.ordering import (
     was_moved,
 )
 from qo.store.sqlite.shared import sql
-from qo.store.sqlite.shared.rows import JobRow, save
+from qo.store.sqlite.shared.lanes import JOBS, Standing
+from qo.store.sqlite.shared.rows import JobRow, lane_of, save
 from qo.store.sqlite.shared.step import Step
 
-LINE_FIELDS = ("state", "key", "parked", "aged_at")
+LINE_FIELDS = ("state", "key", "lane", "first", "parked", "aged_at")
 DISPLACED_FIELDS = ("undisturbed_key", "displaced")
 JOIN_FIELDS = (*LINE_FIELDS, *DISPLACED_FIELDS, "joined_at", "position_original", "due_at", "steady_at", "deferred")
 
@@ -61,11 +62,11 @@ def come_back(step: Step, row: JobRow, reason: str) -> None:
 
 
 def enter(step: Step, row: JobRow, key: int) -> None:
-    """Enter the line under this key: ready, or parked in the first group without room."""
+    """Enter the line under this key, in the lane of the job."""
     row.key = key
     row.aged_at = step.now
     step.count_waiting(priority_of(key), +1)
-    put_aside_or_ready(step, row, before=None)
+    _enter_lane(step, row)
 
 
 def enter_again(step: Step, row: JobRow, key: int) -> None:
@@ -74,7 +75,29 @@ def enter_again(step: Step, row: JobRow, key: int) -> None:
     step.count_waiting(priority_of(row.key), -1)
     step.count_waiting(priority_of(key), +1)
     row.key = key
-    put_aside_or_ready(step, row, before=row.parked)
+    assert row.lane is not None
+    if row.lane == lane_of(row):
+        _stand(row, step.lanes.enter_again(JOBS, row.lane, row.number, key, lambda: step.groups_of(row)[GATES:]))
+    else:
+        step.lanes.leave(JOBS, row.lane, row.number)
+        _enter_lane(step, row)
+
+
+def take_new_key(step: Step, row: JobRow, key: int) -> None:
+    """Stand under another key at the same position in line."""
+    assert row.lane is not None
+    row.key = key
+    step.lanes.take_new_key(JOBS, row.lane, row.number, key)
+
+
+def _enter_lane(step: Step, row: JobRow) -> None:
+    assert row.key is not None
+    row.lane = lane_of(row)
+    _stand(row, step.lanes.enter(JOBS, row.lane, row.number, row.key, lambda: step.groups_of(row)[GATES:]))
+
+
+def _stand(row: JobRow, standing: Standing) -> None:
+    row.first, row.parked = standing.first or None, standing.parked
 
 
 def note_displacement(row: JobRow, reason: Displaced, key: int) -> None:
@@ -91,19 +114,13 @@ def note_disturbance(row: JobRow) -> None:
         row.undisturbed_key = row.key
 
 
-def put_aside_or_ready(step: Step, row: JobRow, *, before: str | None) -> None:
-    row.parked = step.groups.first_without_room(step.groups_of(row)[GATES:])
-    step.groups.left(before)
-    if row.parked is not None and row.parked != before:
-        step.groups.rejected(row.parked)
-
-
 def leave(step: Step, row: JobRow) -> None:
     """Leave the line and keep the key, so that the job can come back to its place."""
     assert row.key is not None
+    assert row.lane is not None
     step.count_waiting(priority_of(row.key), -1)
-    step.groups.left(row.parked)
-    row.parked = None
+    step.lanes.leave(JOBS, row.lane, row.number)
+    row.lane = row.first = row.parked = None
     row.aged_at = None
 
 

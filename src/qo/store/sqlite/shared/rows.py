@@ -25,6 +25,12 @@ class JobRow(JobFields, gc=False):
 
     number: int = 0
     own_groups: Json = "[]"
+    lane: str | None = None
+    """What all jobs of its lane have in common: see `lane_of`. None unless the job is queued."""
+    first: bool | None = None
+    """True for the first job of its lane, else None."""
+    parked: str | None = None
+    """The group without room that the lane is parked in. Only its first job has it."""
     parent_order: str = ""
     token: int | None = None
     ended_token: int | None = None
@@ -84,6 +90,12 @@ def names(text: str) -> tuple[str, ...]:
 
 def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
     return groups_of_row(row, task_groups=task_groups, own=names(row.own_groups))
+
+
+def lane_of(row: JobRow) -> str:
+    """The lane that the job stands in while it is queued. No name is empty or has a control character."""
+    user, project, tier, parent = row.user or "", row.project or "", row.tier or "", row.parent or ""
+    return f"{row.task}\x1f{row.priority}\x1f{user}\x1f{project}\x1f{tier}\x1f{parent}\x1f{row.own_groups}"
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:

@@ -16,6 +16,7 @@ from qo.job import Job
 from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.groups import Groups
+from qo.store.sqlite.shared.lanes import Lanes
 from qo.store.sqlite.shared.rows import JobRow, names, row_groups, to_job, to_json
 from qo.store.sqlite.shared.writes import Writes
 from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Bounds
@@ -50,6 +51,7 @@ class Step:
 
     def _begin(self) -> None:
         self.groups = Groups(self.writes)
+        self.lanes = Lanes(self.writes, self.groups)
         self._counters: dict[str, int] | None = None
         self._changed_counters: set[str] = set()
         self._waiting: Counter[int] | None = None
@@ -62,7 +64,7 @@ class Step:
 
     def write(self) -> None:
         """Write counters, events and figures, and clear the caches; the step may go on."""
-        self.groups.settle()
+        self.settle()
         self._write_rejections()
         for name in self._changed_counters:
             self.db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?)", (name, self.counter(name)))
@@ -79,6 +81,11 @@ class Step:
                 [(minute, name, count, total) for name, (count, total) in self._figures.items()],
             )
         self._begin()
+
+    def settle(self) -> None:
+        """Bring the indexes up to date: the first of every lane, then the open groups."""
+        self.lanes.settle()
+        self.groups.settle()
 
     # --- counters ---------------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """The candidates that may start next, in order, without reading jobs that are known to be blocked.
 
-The next one is the smallest of the heads of ready(task) and of parked(group, task) for groups in open(task). A walk
-only reads the open index and remembers how far it has read in each group; the step settles the index afterwards.
+The next one is the smallest of the first jobs of ready lanes, and of lanes that are parked in open groups; when it was
+taken, the next job of its lane is a candidate. A walk only reads the indexes and remembers how far it has read; the
+step settles them afterwards.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 
+from qo.store.row import Json
 from qo.store.sqlite.shared import sql
-from qo.store.sqlite.shared.rows import SELECT, JobRow, names
+from qo.store.sqlite.shared.rows import COLUMNS, JobRow, names
 from qo.store.sqlite.shared.step import Step
 
 CALLERS = ""
@@ -27,8 +30,7 @@ NO_KEY = 1 << 53
 class TicketRow(msgspec.Struct):
     holder: str
     key: int
-    groups: str
-    parked: str | None
+    groups: Json
     expires_at: int
     lease_ms: int
     wait_ms: int
@@ -39,21 +41,69 @@ class TicketRow(msgspec.Struct):
 Candidate = JobRow | TicketRow
 
 
+class _Table(NamedTuple):
+    """The statements that read jobs, or tickets."""
+
+    make: Callable[..., Candidate]
+    ready: str
+    parked: str
+    of_a_lane: str
+
+
+def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_task: str) -> _Table:
+    # The first ones of lanes come with the key of the next one in the same lane.
+    behind = f"behind.{lane} = {table}.{lane} AND behind.key > {table}.key"
+    first = f"SELECT {columns}, (SELECT min(key) FROM {table} AS behind WHERE {behind}) FROM {table}"
+    return _Table(
+        make=make,
+        ready=f"{first} WHERE {of_task} AND first AND parked IS NULL AND key > ?2 ORDER BY key LIMIT ?3",
+        parked=f"{first} WHERE parked = ?2 AND {of_task} AND key >= ?3 ORDER BY key LIMIT 2",
+        of_a_lane=f"SELECT {columns} FROM {table} WHERE {lane} = ? AND key >= ? ORDER BY key LIMIT ?",
+    )
+
+
+_JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_task="task = ?1")
+_TICKETS = _table(TicketRow, "ticket", "groups", columns=", ".join(TicketRow.__struct_fields__), of_task="?1 = ''")
+
+
+class _Lane:
+    """The rest of a lane whose first candidate was yielded."""
+
+    __slots__ = ("batch", "is_over", "is_read", "name", "parked", "rows")
+
+    def __init__(self, name: str, parked: str | None, batch: int) -> None:
+        self.name = name
+        self.parked = parked
+        self.rows: deque[Candidate] = deque()
+        self.is_read = False
+        """There is nothing behind `rows`."""
+        self.batch = batch
+        self.is_over = False
+        """It was put aside."""
+
+
 class Walk:
     """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
 
-    `expected` is the probable number of candidates; so many are read at a time.
+    `expected` is the probable number of candidates; at most so many are read at a time.
     """
 
     def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
         batch = min(expected, LARGEST_BATCH)
         self._sources = [_Source(step, task, batch) for task in tasks]
         self._passes = passes
+        self._lane: _Lane | None = None
 
     def __iter__(self) -> Iterator[Candidate]:
         while (first := self._first()) is not None:
             source, key = first
-            yield source.take(key)
+            candidate, self._lane = source.take(key)
+            yield candidate
+
+    def put_lane_aside(self) -> None:
+        """No more of the lane of the last candidate."""
+        if self._lane is not None:
+            self._lane.is_over = True
 
     def has_more(self) -> bool:
         return self._first() is not None
@@ -83,58 +133,96 @@ class _Source:
 
     def __init__(self, step: Step, task: str, batch: int) -> None:
         self.task = task
+        self._table = _TICKETS if task == CALLERS else _JOBS
         self._batch = batch
         self._step = step
-        self._ready: deque[Candidate] = deque()
+        self._ready: deque[tuple[Candidate, int | None]] = deque()
         self._ready_after: int | None = -1
         self._open: deque[tuple[int, str]] = deque()
         self._open_after: int | None = -1
         self._advanced: list[tuple[int, str]] = []
-        """A heap of open groups whose first candidates were yielded, under the key of the next one."""
+        """A heap of open groups whose first lanes were yielded, under the key of the next one."""
+        self._lanes: list[tuple[int, _Lane]] = []
+        """A heap of lanes whose first candidates were yielded, under the key of the next one."""
+        self._lanes_found = 0
 
     @property
     def key(self) -> int | None:
-        ready, parked = self._ready_key(), self._parked_key()
-        if ready is None or parked is None:
-            return parked if ready is None else ready
-        return min(ready, parked)
+        keys = (self._ready_key(), self._parked_key(), self._lane_key())
+        return min((key for key in keys if key is not None), default=None)
 
-    def take(self, key: int) -> Candidate:
-        """Take the candidate with the smallest key, which is `key`."""
-        if self._ready and self._ready[0].key == key:
-            return self._ready.popleft()
+    def take(self, key: int) -> tuple[Candidate, _Lane | None]:
+        """Take the candidate with the smallest key, which is `key`; and the rest of its lane, if there is any."""
+        if self._ready and self._ready[0][0].key == key:
+            candidate, following = self._ready.popleft()
+            return candidate, self._go_on_with(candidate, following, parked=None)
+        if self._lanes and self._lanes[0][0] == key:
+            return self._take_from_lane(key)
         return self._take_parked(key)
 
     def fetched(self) -> Iterable[Candidate]:
-        return self._ready
+        for row, _ in self._ready:
+            yield row
+        for _, lane in self._lanes:
+            yield from lane.rows
+
+    def _read_firsts(self, statement: str, bindings: tuple[object, ...]) -> list[tuple[Candidate, int | None]]:
+        # What waits to be written are jobs that this walk has yielded, or lanes that it has put aside.
+        found = sql.rows(self._step.writes.connection, statement, bindings)
+        self._lanes_found += len(found)
+        return [(self._table.make(*row[:-1]), row[-1]) for row in found]
 
     # --- ready ------------------------------------------------------------------------------------------------
 
     def _ready_key(self) -> int | None:
         if not self._ready and self._ready_after is not None:
-            self._ready.extend(self._fetch_ready(self._ready_after))
-            self._ready_after = self._ready[-1].key if len(self._ready) == self._batch else None
-        return self._ready[0].key if self._ready else None
+            self._ready.extend(self._read_firsts(self._table.ready, (self.task, self._ready_after, self._batch)))
+            self._ready_after = self._ready[-1][0].key if len(self._ready) == self._batch else None
+        return self._ready[0][0].key if self._ready else None
 
-    def _fetch_ready(self, after: int) -> list[Candidate]:
-        if self.task == CALLERS:
-            tickets = sql.rows(
-                self._step.db,
-                "SELECT * FROM ticket WHERE parked IS NULL AND key > ? ORDER BY key LIMIT ?",
-                (after, self._batch),
-            )
-            return [TicketRow(*ticket) for ticket in tickets]
-        jobs = sql.rows(
-            self._step.db,
-            f"{SELECT} WHERE task = ? AND state = 'queued' AND parked IS NULL AND key > ? ORDER BY key LIMIT ?",
-            (self.task, after, self._batch),
-        )
-        return [JobRow(*job) for job in jobs]
+    # --- the rest of a lane -----------------------------------------------------------------------------------
+
+    def _go_on_with(self, candidate: Candidate, following: int | None, *, parked: str | None) -> _Lane | None:
+        if following is None:
+            return None
+        name = candidate.groups if isinstance(candidate, TicketRow) else candidate.lane
+        assert name is not None
+        # The more lanes there are, the fewer will probably be taken from each.
+        lane = _Lane(name, parked, batch=1 + self._batch // self._lanes_found)
+        heapq.heappush(self._lanes, (following, lane))
+        return lane
+
+    def _lane_key(self) -> int | None:
+        while self._lanes:
+            key, lane = self._lanes[0]
+            # A group that became full during this walk has no more candidates.
+            if not lane.is_over and (lane.parked is None or self._step.groups.has_room(lane.parked)):
+                return key
+            heapq.heappop(self._lanes)
+        return None
+
+    def _take_from_lane(self, key: int) -> tuple[Candidate, _Lane | None]:
+        _, lane = heapq.heappop(self._lanes)
+        if len(lane.rows) < 2 and not lane.is_read:
+            self._read_on(lane, key)
+        candidate = lane.rows.popleft()
+        if lane.rows:
+            following = lane.rows[0].key
+            assert following is not None
+            heapq.heappush(self._lanes, (following, lane))
+        return candidate, lane
+
+    def _read_on(self, lane: _Lane, key: int) -> None:
+        """Read so far that the one behind the next candidate is known, which is at this key."""
+        found = sql.rows(self._step.writes.connection, self._table.of_a_lane, (lane.name, key, lane.batch + 1))
+        lane.is_read = len(found) <= lane.batch
+        lane.batch = min(2 * lane.batch, LARGEST_BATCH)
+        lane.rows.clear()
+        lane.rows.extend(self._table.make(*row) for row in found)
 
     # --- parked in open groups --------------------------------------------------------------------------------
 
     def _parked_key(self) -> int | None:
-        # A group that became full during this walk has no more candidates.
         has_room = self._step.groups.has_room
         while self._advanced and not has_room(self._advanced[0][1]):
             heapq.heappop(self._advanced)
@@ -158,30 +246,18 @@ class _Source:
         )
         self._open_after = self._open[-1][0] if len(self._open) == self._batch else None
 
-    def _take_parked(self, key: int) -> Candidate:
+    def _take_parked(self, key: int) -> tuple[Candidate, _Lane | None]:
         if self._open and self._open[0][0] == key:
             _, group = self._open.popleft()
         else:
             _, group = heapq.heappop(self._advanced)
-        found = self._fetch_parked(group, key)
+        found = self._read_firsts(self._table.parked, (self.task, group, key))
         if len(found) > 1:
-            following = found[1].key
-            assert following is not None
-            heapq.heappush(self._advanced, (following, group))
-        return found[0]
-
-    def _fetch_parked(self, group: str, key: int) -> list[Candidate]:
-        """The candidate that is parked under this key, and the next one in that group."""
-        db = self._step.db
-        if self.task == CALLERS:
-            tickets = sql.rows(
-                db, "SELECT * FROM ticket WHERE parked = ? AND key >= ? ORDER BY key LIMIT 2", (group, key)
-            )
-            return [TicketRow(*ticket) for ticket in tickets]
-        jobs = sql.rows(
-            db, f"{SELECT} WHERE parked = ? AND task = ? AND key >= ? ORDER BY key LIMIT 2", (group, self.task, key)
-        )
-        return [JobRow(*job) for job in jobs]
+            next_lane = found[1][0].key
+            assert next_lane is not None
+            heapq.heappush(self._advanced, (next_lane, group))
+        candidate, following = found[0]
+        return candidate, self._go_on_with(candidate, following, parked=group)
 
 
 def ticket_groups(ticket: TicketRow) -> tuple[str, ...]:
