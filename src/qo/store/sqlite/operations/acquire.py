@@ -56,7 +56,7 @@ def _stand_in_line(step: Step, ticket: Ticket) -> None:
         return
     key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
     groups = to_json(ticket.groups)
-    standing = step.lanes.enter(TICKETS, groups, ticket.holder, key, lambda: ticket.groups)
+    entry = step.lanes.enter(TICKETS, groups, ticket.holder, key, lambda: ticket.groups)
     step.db.execute(
         "INSERT INTO ticket (holder, key, groups, first, parked, expires_at, lease_ms, wait_ms, worker, joined_at)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -64,8 +64,8 @@ def _stand_in_line(step: Step, ticket: Ticket) -> None:
             ticket.holder,
             key,
             groups,
-            standing.first or None,
-            standing.parked,
+            entry.first or None,
+            entry.parked,
             counted_now(step) + ticket.wait_ms,
             ticket.lease_ms,
             ticket.wait_ms,

@@ -36,14 +36,14 @@ JOBS = Kind("job", member="number", lane="lane")
 TICKETS = Kind("ticket", member="holder", lane="groups")
 
 
-class Standing(NamedTuple):
-    """Where a job or ticket stands in its lane: the fields of its own row."""
+class Entry(NamedTuple):
+    """What the row of a job or ticket says about its lane."""
 
     first: bool
     parked: str | None
 
 
-BEHIND = Standing(first=False, parked=None)
+BEHIND = Entry(first=False, parked=None)
 
 
 class _Lane:
@@ -75,7 +75,7 @@ class Lanes:
             self._lanes[kind, name] = lane
         return lane
 
-    def enter(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Standing:
+    def enter(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Entry:
         """Join a lane. The caller writes the row as this returns it."""
         lane = self.load(kind, name)
         if lane.first_left:
@@ -84,7 +84,7 @@ class Lanes:
             return BEHIND
         return self._look_at(kind, lane, member, key, groups)
 
-    def enter_again(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Standing:
+    def enter_again(self, kind: Kind, name: str, member: Member, key: int, groups: GroupsOf) -> Entry:
         """Take another key within the lane."""
         lane = self.load(kind, name)
         if lane.first_left:
@@ -118,8 +118,8 @@ class Lanes:
         """Look at a lane whose groups have changed."""
         lane = self.load(kind, name)
         if lane.first is not None:
-            standing = self._look_at(kind, lane, lane.first, lane.key, groups)
-            self._write(kind, kind.mark, (standing.parked, lane.first))
+            entry = self._look_at(kind, lane, lane.first, lane.key, groups)
+            self._write(kind, kind.mark, (entry.parked, lane.first))
 
     def park(self, kind: Kind, name: str, member: Member, key: int, group: str) -> None:
         """Park a lane whose first one, this member, was found blocked by this group."""
@@ -144,12 +144,12 @@ class Lanes:
         lane.first, lane.key, _ = found
         self._write(kind, kind.mark, (lane.parked, lane.first))
 
-    def _look_at(self, kind: Kind, lane: _Lane, member: Member, key: int, groups: GroupsOf) -> Standing:
+    def _look_at(self, kind: Kind, lane: _Lane, member: Member, key: int, groups: GroupsOf) -> Entry:
         if lane.first is not None and lane.first != member:
             self._write(kind, kind.unmark, (lane.first,))
         lane.first, lane.key = member, key
         self._put_aside(lane, self._groups.first_without_room(groups()))
-        return Standing(first=True, parked=lane.parked)
+        return Entry(first=True, parked=lane.parked)
 
     def _put_aside(self, lane: _Lane, group: str | None) -> None:
         before, lane.parked = lane.parked, group

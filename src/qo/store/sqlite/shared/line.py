@@ -20,7 +20,7 @@ from qo.policy.ordering import (
     was_moved,
 )
 from qo.store.sqlite.shared import sql
-from qo.store.sqlite.shared.lanes import JOBS, Standing
+from qo.store.sqlite.shared.lanes import JOBS, Entry
 from qo.store.sqlite.shared.rows import JobRow, lane_of, save
 from qo.store.sqlite.shared.step import Step
 
@@ -77,7 +77,7 @@ def enter_again(step: Step, row: JobRow, key: int) -> None:
     row.key = key
     assert row.lane is not None
     if row.lane == lane_of(row):
-        _stand(row, step.lanes.enter_again(JOBS, row.lane, row.number, key, lambda: step.groups_of(row)[GATES:]))
+        _note_entry(row, step.lanes.enter_again(JOBS, row.lane, row.number, key, lambda: step.groups_of(row)[GATES:]))
     else:
         step.lanes.leave(JOBS, row.lane, row.number)
         _enter_lane(step, row)
@@ -93,11 +93,11 @@ def take_new_key(step: Step, row: JobRow, key: int) -> None:
 def _enter_lane(step: Step, row: JobRow) -> None:
     assert row.key is not None
     row.lane = lane_of(row)
-    _stand(row, step.lanes.enter(JOBS, row.lane, row.number, row.key, lambda: step.groups_of(row)[GATES:]))
+    _note_entry(row, step.lanes.enter(JOBS, row.lane, row.number, row.key, lambda: step.groups_of(row)[GATES:]))
 
 
-def _stand(row: JobRow, standing: Standing) -> None:
-    row.first, row.parked = standing.first or None, standing.parked
+def _note_entry(row: JobRow, entry: Entry) -> None:
+    row.first, row.parked = entry.first or None, entry.parked
 
 
 def note_displacement(row: JobRow, reason: Displaced, key: int) -> None:
