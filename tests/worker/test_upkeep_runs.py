@@ -43,7 +43,7 @@ class Sent:
     def __init__(self) -> None:
         self.notices: list[Any] = []
 
-    async def send(self, notice: Any) -> None:
+    async def send(self, notice: Any, *, contact: str | None = None) -> None:
         self.notices.append(notice)
 
 

@@ -146,7 +146,7 @@ async def line_and_limits(store: RedisStore) -> None:
     await limit(store, "pool", 3)
     pooled = await claim(store, tasks=["pooled"], capacity=3)
     await succeed(store, pooled[0])  # its number is free below the others
-    await submit(store, "once", unique="only one")
+    await submit(store, "once", unique="only one", contact="ann@example.com")
     await limit(store, "gpu", 2)  # and so there is room for what is parked
 
 
