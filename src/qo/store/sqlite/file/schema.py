@@ -297,8 +297,8 @@ DROP INDEX job_ready;
 DROP INDEX job_parked;
 DROP INDEX ticket_ready;
 DROP INDEX ticket_parked;
-UPDATE job SET parked = NULL, lane = concat_ws(char(31), task, priority, ifnull(user, ''), ifnull(project, ''),
-    ifnull(tier, ''), ifnull(parent, ''), own_groups) WHERE state = 'queued';
+UPDATE job SET parked = NULL, lane = rtrim(concat_ws(char(31), task, priority, ifnull(user, ''), ifnull(project, ''),
+    ifnull(tier, ''), ifnull(parent, ''), iif(own_groups = '[]', '', own_groups)), char(31)) WHERE state = 'queued';
 CREATE INDEX job_lane ON job (lane, key) WHERE lane IS NOT NULL;
 CREATE INDEX ticket_lane ON ticket (groups, key);
 UPDATE job SET first = 1 WHERE lane IS NOT NULL AND key =

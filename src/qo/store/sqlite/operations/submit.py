@@ -23,7 +23,7 @@ from qo.store.sqlite.shared.counted_time import steady_now
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import join
 from qo.store.sqlite.shared.quota import charge, defer, first_day_with_room, used_on
-from qo.store.sqlite.shared.rows import JobRow, find, insert, to_json
+from qo.store.sqlite.shared.rows import JobRow, find, insert, to_job, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
 
@@ -110,7 +110,8 @@ def _accept(
         ignored += apply_limits(step, submission.limits)[1]
     if deferred_to is not None:
         defer(step, row, deferred_to, midnight(deferred_to) + submission.quota_jitter_ms)
-    _note_owner(step, row)
+    groups = step.groups_of(row)
+    _note_owner(step, row, groups)
     if waits_for_phase:
         step.event(row.state, row.id)
     elif waits_for_time:
@@ -121,7 +122,7 @@ def _accept(
         join(step, row)
     _store(step, row, submission)
     position = row.position_original if row.state == State.QUEUED else None
-    return _accepted(step, step.to_job(row, position=position), standing, ignored=ignored)
+    return _accepted(step, to_job(row, groups=groups, position=position), standing, ignored=ignored)
 
 
 def _accepted(
@@ -144,7 +145,7 @@ def _accepted(
     )
 
 
-def _note_owner(step: Step, row: JobRow) -> None:
+def _note_owner(step: Step, row: JobRow, groups: tuple[str, ...]) -> None:
     if row.user is not None:
         if row.quota_day is None:
             row.quota_day = _day_it_is_due(step, row)
@@ -152,7 +153,7 @@ def _note_owner(step: Step, row: JobRow) -> None:
         step.writes.add("user", "UPDATE user SET last_job = ? WHERE name = ?", (row.number, row.user))
     if row.parent is not None:
         step.writes.add("parent", "INSERT INTO parent VALUES (?, ?) ON CONFLICT DO NOTHING", (row.parent, row.priority))
-    for group in step.groups_of(row):
+    for group in groups:
         step.groups.mention(group, row.number)
 
 

@@ -94,8 +94,10 @@ def row_groups(row: JobRow, task_groups: tuple[str, ...]) -> tuple[str, ...]:
 
 def lane_of(row: JobRow) -> str:
     """The lane that the job stands in while it is queued. No name is empty or has a control character."""
+    own = "" if row.own_groups == "[]" else row.own_groups
     user, project, tier, parent = row.user or "", row.project or "", row.tier or "", row.parent or ""
-    return f"{row.task}\x1f{row.priority}\x1f{user}\x1f{project}\x1f{tier}\x1f{parent}\x1f{row.own_groups}"
+    # Short, because the row of every job in line and an index have it.
+    return f"{row.task}\x1f{row.priority}\x1f{user}\x1f{project}\x1f{tier}\x1f{parent}\x1f{own}".rstrip("\x1f")
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
