@@ -38,10 +38,11 @@ async def open_store(
     `create` False: raises NoStoreYet where nobody has made the store yet. `waits`: for a store that is away until it is
     there, which the store logs.
     """
+    # The derived methods of a store return a Coroutine, where pyright expects the CoroutineType of an `async def`.
     if is_redis(url):
         from qo.store.redis import RedisStore
 
-        return await RedisStore.open(
+        return await RedisStore.open(  # pyright: ignore[reportReturnType]
             url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction, create=create, waits=waits
         )
     if is_bucket(url):
@@ -51,7 +52,6 @@ async def open_store(
         )
     from qo.store.sqlite import SQLiteStore
 
-    # The derived methods return a Coroutine, where pyright expects the CoroutineType of an `async def`.
     if url.rstrip("/") == "memory:" and url != "memory:":
         return await SQLiteStore.open(":memory:", bounds=bounds)  # pyright: ignore[reportReturnType]
     path = _in_namespace(_path_in(url), namespace)
