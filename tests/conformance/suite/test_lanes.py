@@ -141,10 +141,10 @@ async def test_a_job_that_comes_to_the_front_makes_its_lane_be_looked_at(store: 
     await submit_all(store, "ab", groups=("gpu",), user="u1")
     await limit(store, "user:u1", 5)
 
-    boosted = await submit(store, "c", groups=("gpu",), user="u1")
+    last = await submit(store, "c", groups=("gpu",), user="u1")
     await at(store, NOW).move("c", before="a")
 
-    assert boosted.position == 3
+    assert last.position == 3
     assert (await group_status(store, "gpu")).waiting == 3
     assert (await group_status(store, "user:u1")).waiting == 0
 
