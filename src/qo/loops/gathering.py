@@ -20,7 +20,7 @@ class Gathering(Generic[Item, Answer]):
     """Sends single items as lists, in the order they came. A lone item is sent at once.
 
     A call that fails fails for every item in it. An item takes effect in its place among the calls of this event loop,
-    or not at all (`order` in store/contract.py).
+    or not at all (`order` in store/__init__.py).
     """
 
     def __init__(

@@ -176,6 +176,7 @@ def check_registration(registration: Registration) -> None:
     check_limits(registration.limits, exactly=Source.CONFIGURATION)
     check_number("lifetime_ms", registration.lifetime_ms, 1, MAX_SPAN_MS)
     check_number("lease_ms", registration.lease_ms, 1, MAX_SPAN_MS)
+    check_number("turn_after", registration.turn_after, 0)
     if registration.host is not None:
         check_name("host", registration.host)
     if registration.pid is not None:

@@ -2,52 +2,8 @@
 
 Each operation is one atomic step: it happens wholly or not at all, and its answer is as durable as the store promises.
 Bad input raises before anything is changed (`store/check.py`). The operations that only read are in `store/reading.py`.
-A step takes its time from the store's clock when it runs. `tests/conformance/model/` is this contract as a program.
-
-These rules hold for all operations:
-
-room        A group has room when it is not paused, not closed, and has no limit or fewer holders than its limit. A
-            holder counts until a step ends its lease, also when the lease has run out by the clock.
-slots       A holder has one slot number in each group it is recorded in: the lowest free one. A job is recorded in all
-            its groups, but in `global`, its task's group and its `priority:` group only while they have a limit. When
-            such a group gets its first limit, the job leases that began in it are recorded then, in token order; the
-            groups at the time of the claim count, whatever has changed since. A caller is recorded in every group it
-            names. A number lasts until it is released, also when the limit is removed or set below it.
-gates       `global` and a task's own group are gates. While a gate has no room, no job of the task is looked at.
-lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
-            by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
-            the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
-            the key of the next one. A lane without jobs is gone at once.
-entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
-            queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
-            of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
-            another group than before counts as one rejection there, however many jobs the lane has.
-portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight
-            groups counts as several (`values.looks`).
-joining     A job that joins the line gets the next place (`ordering.drawn_place`), `joined_at` and
-            `position_original`. Jobs that join in one step because they are due or released do so by
-            `ordering.joining_order`. A job that comes back keeps its key.
-examining   The candidates of a task are the first jobs of its ready lanes, and of the lanes parked in a group that has
-            room. The candidate with the smallest key is examined first. If one of its groups has no room, its lane is
-            parked in the first such group, which counts as one rejection there. A job or caller counts one look for
-            each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
-callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
-            in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
-            see `acquire`.
-noting      `claim`, `renew`, `acquire` and `catch_up` note the time when they begin. L is the `lease_ms` of the worker
-            that registered last, or DEFAULT_LEASE_MS. A gap is more than L/2 since the time noted before: the store was
-            away, or its clock jumped.
-counted     Leases and tickets end on counted time: the store's clock without the gaps that do not count. A gap does not
-            count if a lease was renewed since the gap before, or if there was no gap before. Otherwise it counts, but
-            not for leases that began since the gap before. A renewal that ends a gap is no such renewal if its lease
-            is longer than 3/2 L: that much time may pass between two of its renewals anyway.
-            So a holder that renews in time keeps its lease through any outages. A dead holder's lease ends at the
-            latest when the second gap shows that nothing renews.
-steady      Spans (`delay_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock without its falls.
-            A fall is more than L back from the time noted before. It counts neither in steady nor in counted time.
-            A time that a caller gave is a time on the store's clock, whatever the clock does.
-order       Operations that one event loop begins take effect in that order, also when their callers no longer wait for
-            the answers. Only `renew` may come earlier. A cancelled one takes effect in its place, or not at all.
+A step takes its time from the store's clock when it runs. The rules that hold for
+all operations are in `store/__init__.py`. `tests/conformance/model/` is this contract as a program.
 """
 
 # pyright: reportReturnType=false

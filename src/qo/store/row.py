@@ -72,6 +72,9 @@ class JobFields(msgspec.Struct, gc=False):
     undisturbed_key: int | None = None
     """The order key before a person, or a move beside the job, first changed it."""
     displaced: str | None = None
+    passed: int = 0
+    """How often it was passed since it entered the line, was moved, or got another priority from a person."""
+    turn: bool = False
 
 
 _decode = msgspec.json.Decoder().decode

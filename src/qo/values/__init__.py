@@ -26,11 +26,20 @@ from qo.values.reading import (
 from qo.values.running import Advance, Average, Claimed, Finished, Held, Lease, Offer, Outcome, Renewal, Renewed
 from qo.values.submitting import Accepted, Refusal, RefusalReason, Standing, Submission
 from qo.values.upkeep import Keep, Portion, Reminder, Retention, UpkeepDone, UpkeepRules
-from qo.values.workers import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Registered, Registration, TaskOptions, WorkerInfo
+from qo.values.workers import (
+    DEFAULT_LEASE_MS,
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_TURN_AFTER,
+    Registered,
+    Registration,
+    TaskOptions,
+    WorkerInfo,
+)
 
 __all__ = [
     "DEFAULT_LEASE_MS",
     "DEFAULT_MAX_ATTEMPTS",
+    "DEFAULT_TURN_AFTER",
     "GROUPS_A_LOOK",
     "Accepted",
     "Advance",

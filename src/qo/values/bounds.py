@@ -26,5 +26,9 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     portion: int = 256
     """How many leases, callers, due jobs, aged jobs or forgotten jobs one step deals with. A lease or a job of many
     groups counts as several."""
+    turns: int = 16
+    """How many jobs and callers have a turn at the same time."""
+    turn_groups: int = 64
+    """How many different groups those with a turn need in all, `global` not counted."""
     page: int = 2000
     """How many rows a page of `jobs` or `line` looks at, whether or not it answers them."""

@@ -63,6 +63,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     closed_until: datetime | None = None
     active: int = 0
     waiting: int = 0
+    kept: str | None = None
+    """The job or caller that a slot of this group is kept for, because it is its turn."""
     slots: tuple[SlotInfo, ...] = ()
 
     @property

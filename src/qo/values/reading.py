@@ -18,6 +18,10 @@ class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task: str
     tier: str | None = None
     groups: tuple[str, ...]
+    passed: int = 0
+    """How often it was passed since it entered the line or had a turn."""
+    turn: bool = False
+    """It is its turn: free slots of its groups are kept for it."""
 
 
 class LinePage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -53,8 +57,10 @@ class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The facts that keep a job from starting.
 
-    `ahead` counts the jobs in line before it. `groups` are its groups without room, gates included, in the order in
-    which a claim looks at them. `waits_for` is the phase before it, and `waits_for_state` that phase's state; the state
+    `ahead` counts the jobs in line before it. `groups` are its groups without room for it, gates included, in the order
+    in which a claim looks at them: one that has a free slot is `kept` for a job or caller before it. `kept_for` says of
+    each such job or caller, by its name, which of its own groups have no free slot. `turn` has the groups in which a
+    slot is kept for this job. `waits_for` is the phase before it, and `waits_for_state` that phase's state; the state
     is None when the phase is not known (not submitted yet, or forgotten with its parent). `has_worker` says whether a
     live worker handles its task.
 
@@ -65,6 +71,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     job: Job
     ahead: int | None = None
     groups: tuple[GroupStatus, ...] = ()
+    kept_for: dict[str, tuple[str, ...]] = {}
+    turn: tuple[str, ...] = ()
     waits_for: int | None = None
     waits_for_state: State | None = None
     has_worker: bool = False

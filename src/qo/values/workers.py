@@ -10,6 +10,7 @@ from qo.values.limits import Limit, LimitChange, LimitIgnored
 
 DEFAULT_MAX_ATTEMPTS = 3
 DEFAULT_LEASE_MS = 300_000
+DEFAULT_TURN_AFTER = 8
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -35,6 +36,8 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     lifetime_ms: int = 30_000
     lease_ms: int = DEFAULT_LEASE_MS
     """How long the leases of this worker's jobs last."""
+    turn_after: int = DEFAULT_TURN_AFTER
+    """How often a job or caller is passed before it takes a turn. 0 switches turns off."""
     host: str | None = None
     pid: int | None = None
 

@@ -16,7 +16,11 @@ from tests.conformance.machine.noteworthy import BOUND, RARE
 from tests.conformance.machine.side_by_side import StoreUnderTest
 from tests.stores import STORES
 
-BOUNDS = [Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7)]
+BOUNDS = [
+    Bounds(),
+    Bounds(examine=2, portion=2, turns=2, turn_groups=8),
+    Bounds(examine=3, portion=3, claim_bytes=7, turns=1),
+]
 ACTIONS = 50
 FEWEST_EXAMPLES, MOST_EXAMPLES = 8, 100
 """Of one run of Hypothesis: its first example is always the simplest, and it keeps the choices of all in memory."""

@@ -29,6 +29,7 @@ from tests.conformance.machine.strategies import (
     some_of,
     submissions,
     tiered_submissions,
+    turn_after,
 )
 from tests.conformance.machine.upkeep import Upkeep, Workers
 
@@ -39,8 +40,14 @@ class StoreMachine(Submitting, Running, People, Limits, Callers, Workers, Upkeep
         """A few workers, limits and jobs, so that short histories are about something."""
         for worker in data.draw(some_of(WORKERS, most=2)):
             tasks = tuple(TaskOptions(name=task) for task in TASKS)
-            capacity = data.draw(st.integers(1, 3))
-            self.do("register", Registration(name=worker, tasks=tasks, capacity=capacity, lifetime_ms=DAY_MS))
+            registration = Registration(
+                name=worker,
+                tasks=tasks,
+                capacity=data.draw(st.integers(1, 3)),
+                lifetime_ms=DAY_MS,
+                turn_after=data.draw(turn_after),
+            )
+            self.do("register", registration)
         wanted = data.draw(st.lists(limits, max_size=4))
         if wanted:
             self.do("set_limits", wanted)

@@ -120,9 +120,8 @@ class SideBySide:
             raise Disagreement("\n".join([f"model and {self.under_test.name} differ:", *shown, self.history()]))
 
     def history(self) -> str:
-        bounds = self.model.bounds
         steps = "\n".join(f"    {step.code()}" for step in self.steps)
-        return f"after these steps, with bounds ({bounds.examine}, {bounds.portion}):\n{steps}"
+        return f"after these steps, with {as_code(self.model.bounds)}:\n{steps}"
 
     def reads(self, now: int) -> list[Step]:
         """Some of everything that can be read now: not all, or a long history would be mostly reading."""
@@ -137,7 +136,7 @@ class SideBySide:
             step("jobs"),
             step("jobs", limit=3, newest_first=True),
             step("leases"),
-            step("groups"),
+            step("groups", now=now),
             step("workers", now=now),
             step("series"),
             step("series", prefix="ended:"),
@@ -157,7 +156,7 @@ class SideBySide:
             *(step("jobs", user=job.user, task=job.task) for job in state.jobs.values()),
             *(step("jobs", parent=job.parent, limit=2) for job in state.jobs.values()),
             *(step("audit", subject=job_id, limit=2) for job_id in state.jobs),
-            *(step("groups", [group, "nobody"]) for group in [*groups, *state.groups]),
+            *(step("groups", [group, "nobody"], now=now) for group in [*groups, *state.groups]),
             *(step("leases", worker=worker) for worker in state.workers),
             *(step("usage", user, now=now) for user in sorted({job.user or "?" for job in state.jobs.values()})),
             *(step("parent", parent) for parent in state.parents),

@@ -176,6 +176,7 @@ task_options = st.builds(
     limit=seldom(st.integers(1, 2)),
     max_attempts=seldom(st.integers(1, 2)),
 )
+turn_after = st.sampled_from([1, 2, 1, 2, 8, 0])
 configured_limits = st.lists(
     st.builds(Limit, group=groups, slots=slots, source=st.just(Source.CONFIGURATION)),
     max_size=2,
@@ -191,5 +192,6 @@ registrations = st.builds(
     capacity=st.integers(1, 3),
     lifetime_ms=st.sampled_from([30 * SECOND_MS, DAY_MS]),
     lease_ms=st.sampled_from([LEASE_MS, LEASE_MS, 5 * LEASE_MS]),
+    turn_after=turn_after,
     host=st.sampled_from([None, "here"]),
 )

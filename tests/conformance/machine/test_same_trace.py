@@ -24,6 +24,7 @@ from qo.errors import QoError
 from qo.store.contract import Store
 from qo.values import Bounds
 from tests import exploration
+from tests.conformance.machine import histories
 from tests.conformance.machine.machine import StoreMachine
 from tests.conformance.machine.side_by_side import (
     DIFFERENCES_SHOWN,
@@ -41,7 +42,7 @@ LOGS = 500
 LOGS_IN_A_BLOCK = 50
 ACTIONS = 20
 READS_AFTER_A_STEP = 2
-BOUNDS = (Bounds(), Bounds(examine=2, portion=2), Bounds(examine=3, portion=3, claim_bytes=7))
+BOUNDS = tuple(histories.BOUNDS)
 AT_ONCE = 2
 SHARE_OF_NEW_LOGS = 10  # of so many steps that the state machine compares with the model, one more is compared here
 BLOCKS_OF_NEW_LOGS = 2

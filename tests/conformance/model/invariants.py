@@ -7,16 +7,20 @@ from collections import Counter
 from qo.job import ENDED, HELD, State
 from qo.policy.ordering import place_of
 from tests.conformance.model.reads import Reads
-from tests.conformance.model.state import ModelState
+from tests.conformance.model.state import LeaseRow, ModelState, certain
+from tests.conformance.model.turns import Kept, fits, kept_now, name_of, with_a_turn
 
 
-def check_invariants(model: Reads, before: ModelState) -> None:
-    """`before` is the state at the beginning of the step."""
+def check_invariants(model: Reads, before: ModelState, now: int | None) -> None:
+    """`before` is the state at the beginning of the step, `now` its time, if it has one."""
     check_capacity(model, before)
     check_all_or_nothing(model, before)
     check_one_owner(model, before)
     check_conservation(model, before)
     check_free_deferral(model)
+    check_turns(model)
+    if now is not None and any(token not in before.leases for token in model.state.leases):
+        check_no_starvation(model, before, now)
 
 
 def check_capacity(model: Reads, before: ModelState) -> None:
@@ -79,3 +83,38 @@ def check_free_deferral(model: Reads) -> None:
         if job.deferred:
             assert job.state in (State.SCHEDULED, State.WAITING), f"free deferral: {job.id} is {job.state}"
             assert job.attempts == 0, f"free deferral: {job.id} has spent an attempt"
+
+
+def check_turns(model: Reads) -> None:
+    turns = with_a_turn(model)
+    assert fits(model, turns), f"turns: {len(turns)} jobs and callers have one"
+    for job in model.state.jobs.values():
+        assert job.state is State.QUEUED or not (job.turn or job.passed), f"turns: {job.id} is {job.state} and has one"
+
+
+def check_no_starvation(model: Reads, before: ModelState, now: int) -> None:
+    """Nobody behind a turn has taken the slot that it keeps, before the step and after it."""
+    kept, kept_before = kept_now(model, now), kept_in(model, before, now)
+    for group, limit in [(group, certain(model.group_row(group).limit)) for group in kept.asking]:
+        first, first_before = kept.first(group), kept_before.first(group)
+        if first is None or first_before is None or name_of(first) != name_of(first_before):
+            continue
+        new = [lease for lease in model.holders(group) if lease.token not in before.leases]
+        behind = [lease.holder for lease in new if key_of_holder(model, before, lease) > certain(first.key)]
+        room = len(model.holders(group)) < limit
+        assert not behind or room, f"no starvation: {behind} took the slot of {group} kept for {name_of(first)}"
+
+
+def kept_in(model: Reads, state: ModelState, now: int) -> Kept:
+    present, model.state = model.state, state
+    try:
+        return kept_now(model, now)
+    finally:
+        model.state = present
+
+
+def key_of_holder(model: Reads, before: ModelState, lease: LeaseRow) -> int:
+    """-1 for a caller that came in this step: its key is no longer known."""
+    if lease.is_job:
+        return certain(model.state.jobs[lease.holder].key)
+    return before.tickets[lease.holder].key if lease.holder in before.tickets else -1

@@ -1,4 +1,4 @@
-"""The rules of the line and of its groups, as `qo/store/contract.py` names them: room, slots, gates, entering,
+"""The rules of the line and of its groups, as `qo/store/__init__.py` names them: room, slots, gates, entering,
 joining, examining, handing over. Brute force: every question is answered by looking at all rows."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
 from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
 from tests.conformance.model.state import GroupRow, JobRow, Lane, LeaseRow, ModelState, TicketRow, certain
+from tests.conformance.model.turns import Kept, end_turn, kept_now, pass_over
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
@@ -56,6 +57,9 @@ class Line:
             task_groups=self.options_of(job.task).groups,
             own=job.own_groups,
         )
+
+    def all_groups(self, waiting: JobRow | TicketRow) -> tuple[str, ...]:
+        return waiting.groups if isinstance(waiting, TicketRow) else self.groups_of_job(waiting)
 
     def groups_to_park_in(self, waiting: JobRow | TicketRow) -> list[str]:
         """The groups of a job without its gates; all groups of a caller, who has no gates."""
@@ -131,6 +135,14 @@ class Line:
 
     def first_without_room(self, groups: Iterable[str]) -> str | None:
         return next((group for group in groups if not self.has_room(group)), None)
+
+    def has_room_for(self, group: str, waiting: JobRow | TicketRow, kept: Kept, spoken_for: int = 0) -> bool:
+        """Whether there is a slot for it beside the one that is kept for another before it."""
+        return self.has_room(group, spoken_for + kept.before(group, certain(waiting.key)))
+
+    def first_without_room_for(self, waiting: JobRow | TicketRow, kept: Kept) -> str | None:
+        groups = self.groups_to_park_in(waiting)
+        return next((group for group in groups if not self.has_room_for(group, waiting, kept)), None)
 
     # --- slots ------------------------------------------------------------------------------------------------
 
@@ -288,6 +300,7 @@ class Line:
         job.state = State.QUEUED
         job.sequence = self.state.next_sequence
         job.key = self.draw_key(job.priority, job.boost)
+        end_turn(job)
         job.undisturbed_key = job.displaced = None
         job.joined_at = job.aged_at = now
         job.deferred = False
@@ -321,6 +334,7 @@ class Line:
         """Neither in line nor on the way there."""
         job.key = job.aged_at = job.due_at = None
         job.deferred = False
+        end_turn(job)
 
     def end(self, job: JobRow, state: State, now: int) -> None:
         """Into succeeded, failed or cancelled, from anywhere."""
@@ -342,29 +356,29 @@ class Line:
 
     # --- examining --------------------------------------------------------------------------------------------
 
-    def is_candidate(self, waiting: JobRow | TicketRow) -> bool:
-        """Ready, or parked in a group that has room by now. Of several in one lane, the first is looked at."""
+    def is_candidate(self, waiting: JobRow | TicketRow, kept: Kept) -> bool:
+        """Ready, or parked in a group that has room for it by now. Of several in one lane, the first is looked at."""
         group = self.parked(waiting)
-        return group is None or self.has_room(group)
+        return group is None or self.has_room_for(group, waiting, kept)
 
-    def gates_have_room(self, task: str, spoken_for: Counter[str] | None = None) -> bool:
+    def gates_have_room(self, job: JobRow, kept: Kept, spoken_for: Counter[str] | None = None) -> bool:
         spoken_for = spoken_for or Counter()
-        return all(self.has_room(gate, spoken_for[gate]) for gate in gates(task))
+        return all(self.has_room_for(gate, job, kept, spoken_for[gate]) for gate in gates(job.task))
 
-    def first_candidate(self, tasks: Collection[str]) -> JobRow | None:
+    def first_candidate(self, tasks: Collection[str], kept: Kept) -> JobRow | None:
         """The job that a claim looks at next."""
-        open_tasks = {task for task in tasks if self.gates_have_room(task)}
-        return next((job for job in self.in_line() if job.task in open_tasks and self.is_candidate(job)), None)
+        behind_gates = (job for job in self.in_line() if job.task in tasks and self.gates_have_room(job, kept))
+        return next((job for job in behind_gates if self.is_candidate(job, kept)), None)
 
-    def search_whole_line(self, tasks: Collection[str], capacity: int) -> list[str]:
-        """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
+    def search_whole_line(self, tasks: Collection[str], capacity: int, now: int) -> list[str]:
+        """The rule of qo itself, without parking: the first in line whose every group has room for it, again and
         again. What a claim takes must be the same."""
-        line, taken_in = self.in_line(), Counter[str]()
+        line, taken_in, kept = self.in_line(), Counter[str](), kept_now(self, now)
         taken: list[str] = []
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
-            return job.id not in taken and all(self.has_room(group, taken_in[group]) for group in groups)
+            return job.id not in taken and all(self.has_room_for(one, job, kept, taken_in[one]) for one in groups)
 
         while len(taken) < capacity:
             first = next((job for job in line if job.task in tasks and could_start(job)), None)
@@ -372,6 +386,7 @@ class Line:
                 break
             taken.append(first.id)
             taken_in.update(self.groups_of_job(first))
+            kept = kept.without(first)
         return taken
 
     # --- handing over -----------------------------------------------------------------------------------------
@@ -382,30 +397,39 @@ class Line:
         `asking` are the callers in whose own call this happens: their tickets are alive, and what they get is a
         full lease.
         """
+        kept = kept_now(self, now)
         spoken_for = Counter[str]()  # slots by group, for jobs that their workers will take
         promised = Counter[str]()  # how many jobs by worker, likewise
         done_with: list[JobRow | TicketRow] = []
         done_lanes: set[Lane] = set()
+        granted: list[tuple[int, tuple[str, ...]]] = []
+        put_aside: list[JobRow | TicketRow] = []
         examined = 0
         while examined < self.bounds.examine:
-            waiting = self.next_to_hand_over(spoken_for, promised, done_with, done_lanes, now)
+            waiting = self.next_to_hand_over(spoken_for, promised, done_with, done_lanes, kept, now)
             if waiting is None:
-                return
-            blocking = self.first_without_room(self.groups_to_park_in(waiting))
-            groups = waiting.groups if isinstance(waiting, TicketRow) else self.groups_of_job(waiting)
+                break
+            blocking = self.first_without_room_for(waiting, kept)
+            groups = self.all_groups(waiting)
             examined += looks(len(groups))
             if isinstance(waiting, TicketRow) and self.is_given_up(waiting, asking, now):
                 del self.state.tickets[waiting.holder]
+                kept = kept.without(waiting)
             elif blocking is not None:
                 self.park(waiting, blocking, now)
-            elif not all(self.has_room(group, spoken_for[group]) for group in groups):
+                put_aside.append(waiting)
+            elif not all(self.has_room_for(group, waiting, kept, spoken_for[group]) for group in groups):
                 done_lanes.add(self.lane_of(waiting))
             elif isinstance(waiting, TicketRow):
                 self.grant(waiting, now, in_own_call=waiting.holder in asking)
+                granted.append((waiting.key, groups))
+                kept = kept.without(waiting)
             else:
                 done_with.append(waiting)
                 spoken_for.update(groups)
                 promised[self.workers_with_a_place(waiting.task, promised, now)[0]] += 1
+                kept = kept.without(waiting)
+        pass_over(self, granted, put_aside, now)
 
     def is_given_up(self, ticket: TicketRow, asking: Collection[str], now: int) -> bool:
         return ticket.expires_at <= self.counted(now) and ticket.holder not in asking
@@ -416,6 +440,7 @@ class Line:
         promised: Counter[str],
         done_with: list[JobRow | TicketRow],
         done_lanes: set[Lane],
+        kept: Kept,
         now: int,
     ) -> JobRow | TicketRow | None:
         """The first candidate, or None as soon as no caller is among them."""
@@ -423,15 +448,16 @@ class Line:
         def is_open(waiting: JobRow | TicketRow) -> bool:
             if self.lane_of(waiting) in done_lanes or any(waiting is other for other in done_with):
                 return False
-            return self.is_candidate(waiting)
+            return self.is_candidate(waiting, kept)
 
-        def has_taker(task: str) -> bool:
-            return bool(self.workers_with_a_place(task, promised, now)) and self.gates_have_room(task, spoken_for)
+        def has_taker(job: JobRow) -> bool:
+            has_capacity = bool(self.workers_with_a_place(job.task, promised, now))
+            return has_capacity and self.gates_have_room(job, kept, spoken_for)
 
         tickets = [ticket for ticket in self.state.tickets.values() if is_open(ticket)]
         if not tickets:
             return None
-        jobs = [job for job in self.in_line() if is_open(job) and has_taker(job.task)]
+        jobs = [job for job in self.in_line() if is_open(job) and has_taker(job)]
         candidates: list[JobRow | TicketRow] = [*tickets, *jobs]
         return min(candidates, key=lambda waiting: certain(waiting.key))
 
@@ -444,6 +470,9 @@ class Line:
             and worker.handles(task)
             and worker.capacity - self.running(worker.name) - promised[worker.name] > 0
         )
+
+    def has_live_worker(self, task: str, now: int) -> bool:
+        return any(worker.handles(task) and worker.expires_at > now for worker in self.state.workers.values())
 
     def running(self, worker: str) -> int:
         return sum(lease.is_job and lease.worker == worker for lease in self.state.leases.values())

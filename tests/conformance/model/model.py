@@ -133,7 +133,7 @@ class Model(Submitting, Running, People):
                 if job.task == options.name and self.parked(job) in no_longer_named:
                     self.look_at_lane(job, now)
             ignored += self.grant_limit(options.name, options.limit, Source.TASK, now)
-        self.state.lease_ms = registration.lease_ms
+        self.state.lease_ms, self.state.turn_after = registration.lease_ms, registration.turn_after
         self.hand_over(now)
         return Registered(changed=tuple(changed), ignored=tuple(ignored), now_ms=now)
 

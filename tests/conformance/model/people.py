@@ -13,6 +13,7 @@ from qo.values import Limit, LimitIgnored, Source, Standing, Unlimited
 from tests.conformance.model.admission import DAY_MS
 from tests.conformance.model.state import GroupRow, JobRow, certain
 from tests.conformance.model.step import Steps, step
+from tests.conformance.model.turns import end_turn
 
 
 class People(Steps):
@@ -41,6 +42,7 @@ class People(Steps):
             if job.key is not None:
                 self.change_key(job, order_key(priority, place_of(job.key)), "priority")
             if job.state is State.QUEUED:
+                end_turn(job)
                 self.enter(job, now)
             self.tell(PRIORITY, job.id, detail, now)
             self.audit_entry(by, "priority", job.id, detail, now)
@@ -61,6 +63,7 @@ class People(Steps):
             neighbour.key = order_key(priority_of(certain(neighbour.key)), new_place)
         job.priority = other.priority
         self.change_key(job, order_key(priority_of(certain(other.key)), place), "moved")
+        end_turn(job)
         self.enter(job, now)
         detail = {"before": before} if before is not None else {"after": after}
         self.tell(MOVED, job.id, detail, now)

@@ -32,6 +32,7 @@ from qo.values import (
 )
 from tests.conformance.model.admission import DAY_MS
 from tests.conformance.model.state import JobRow, LeaseRow, WorkerRow, certain
+from tests.conformance.model.turns import Kept, kept_now, name_of
 from tests.conformance.model.upkeep import Upkeep
 
 
@@ -143,10 +144,14 @@ class Reads(Upkeep):
         behind = [row for row in self.in_line() if comes_after(Cursor(True, row.key), cursor, newest_first=False)]
         page = behind[:at_most]
         return LinePage(
-            jobs=tuple(InLine(id=row.id, task=row.task, tier=row.tier, groups=self.groups_of_job(row)) for row in page),
+            jobs=tuple(self.as_in_line(row) for row in page),
             queued=len(self.in_line()),
             next=Cursor(True, page[-1].key).text() if page and len(page) == at_most else None,
         )
+
+    def as_in_line(self, row: JobRow) -> InLine:
+        groups = self.groups_of_job(row)
+        return InLine(id=row.id, task=row.task, tier=row.tier, groups=groups, passed=row.passed, turn=row.turn)
 
     def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
         return {row.id: self.place(row) for row in self.in_line() if row.id in job_ids}
@@ -167,14 +172,24 @@ class Reads(Upkeep):
 
     def blockers(self, job_id: str, *, now: int) -> Blockers:
         row = self.row(job_id)
-        blocking = [group for group in self.groups_of_job(row) if not self.has_room(group)]
+        groups, kept = self.groups_of_job(row), kept_now(self, now)
+        blocking = [group for group in groups if not self.has_room(group)]
+        kept_for, turn = {}, ()
+        if row.state is State.QUEUED:
+            blocking = [group for group in groups if not self.has_room_for(group, row, kept)]
+            turn = tuple(group for group in groups if group in kept.groups_of(row))
+            for keeper in [certain(kept.first(group)) for group in blocking if self.has_room(group)]:
+                lacks = [group for group in self.all_groups(keeper) if not self.has_room(group)]
+                kept_for[name_of(keeper)] = tuple(lacks)
         waits_for = certain(row.phase) - 1 if row.state is State.WAITING and row.due_at is None else None
         before = self.phase(certain(row.parent), waits_for) if waits_for is not None else None
         heard_last = self.heard_last(row)
         return Blockers(
             job=self.as_job(row),
             ahead=self.rank(row) - 1 if row.state is State.QUEUED else None,
-            groups=tuple(self.group(group) for group in blocking),
+            groups=tuple(self.group(group, kept) for group in blocking),
+            kept_for=kept_for,
+            turn=turn,
             waits_for=waits_for,
             waits_for_state=before.state if before is not None else None,
             has_worker=any(w.expires_at > now and w.handles(row.task) for w in self.state.workers.values()),
@@ -193,8 +208,8 @@ class Reads(Upkeep):
             self.as_lease(lease, with_payload=False) for lease in held if worker is None or lease.worker == worker
         )
 
-    def group(self, group: str) -> GroupStatus:
-        row = self.group_row(group)
+    def group(self, group: str, kept: Kept) -> GroupStatus:
+        row, keeper = self.group_row(group), kept.first(group)
         slots = sorted((lease.slots[group], lease) for lease in self.holders(group))
         return GroupStatus(
             group=group,
@@ -204,6 +219,7 @@ class Reads(Upkeep):
             closed_until=None if row.closed_until is None else moment(row.closed_until + self.state.fallen_ms),
             active=len(slots),
             waiting=sum(self.parked(one) == group for one in self.state.in_lanes()),
+            kept=None if keeper is None else name_of(keeper),
             slots=tuple(
                 SlotInfo(
                     slot_id=number,
@@ -216,12 +232,13 @@ class Reads(Upkeep):
             ),
         )
 
-    def groups(self, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
+    def groups(self, names: Sequence[str] | None = None, *, now: int) -> tuple[GroupStatus, ...]:
+        kept = kept_now(self, now)
         if names is not None:
-            return tuple(self.group(name) for name in names)
+            return tuple(self.group(name, kept) for name in names)
         named = {name for name, row in self.state.groups.items() if row.is_set()}
         held = {group for lease in self.state.leases.values() for group in lease.slots}
-        return tuple(msgspec.structs.replace(self.group(name), slots=()) for name in sorted(named | held))
+        return tuple(msgspec.structs.replace(self.group(name, kept), slots=()) for name in sorted(named | held))
 
     def usage(self, user: str, *, now: int) -> UserUsage:
         row = self.state.users.get(user)
@@ -303,7 +320,7 @@ class Reads(Upkeep):
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
         is_due = any(job.task in tasks and self.is_due(job, now) for job in jobs)
         is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
-        return is_due or is_over or bool(self.search_whole_line(tasks, capacity=1))
+        return is_due or is_over or bool(self.search_whole_line(tasks, 1, now))
 
     def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
         return {
@@ -335,6 +352,8 @@ class Reads(Upkeep):
                     "checkpoint": row.checkpoint,
                     "contact": row.contact,
                     "number": row.number,
+                    "passed": row.passed,
+                    "turn": row.turn,
                 }
                 for row in state.jobs.values()
             },
@@ -367,6 +386,8 @@ class Reads(Upkeep):
                     "expires_at": ticket.expires_at,
                     "lease_ms": ticket.lease_ms,
                     "wait_ms": ticket.wait_ms,
+                    "passed": ticket.passed,
+                    "turn": ticket.turn,
                 }
                 for ticket in state.tickets.values()
             },
@@ -397,6 +418,7 @@ class Reads(Upkeep):
             "clock": {
                 "noted_at": state.noted_at,
                 "lease_ms": state.lease_ms,
+                "turn_after": state.turn_after,
                 "uncounted_ms": state.uncounted_ms,
                 "fallen_ms": state.fallen_ms,
                 "renewed_since_gap": state.renewed_since_gap,

@@ -10,8 +10,9 @@ from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
 from qo.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed, looks
 from tests.conformance.model.line import recorded_groups
-from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, certain
+from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, TicketRow, certain
 from tests.conformance.model.step import Steps, step
+from tests.conformance.model.turns import end_turn, kept_now, pass_over
 
 
 class Running(Steps):
@@ -25,26 +26,33 @@ class Running(Steps):
         if known:
             return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
         due = self.deal_with_what_is_due(now)
-        right = self.search_whole_line(tasks, capacity)
+        right = self.search_whole_line(tasks, capacity, now)
+        kept = kept_now(self, now)
+        put_aside: list[JobRow | TicketRow] = []
+        started: list[tuple[int, tuple[str, ...]]] = []
         taken: list[LeaseRow] = []
         examined, taken_bytes, bound_reached = 0, 0, False
         while len(taken) < capacity and not bound_reached:
-            job = self.first_candidate(tasks)
+            job = self.first_candidate(tasks, kept)
             if job is None:
                 break
             if examined >= self.bounds.examine or taken_bytes >= self.bounds.claim_bytes:
                 bound_reached = True
                 break
             examined += looks(len(self.groups_of_job(job)))
-            blocking = self.first_without_room(self.groups_to_park_in(job))
+            blocking = self.first_without_room_for(job, kept)
             if blocking is None:
                 taken.append(self.start(job, worker, lease_ms, claim_id, now))
                 taken_bytes += len(job.payload) + len(job.checkpoint or b"")
+                started.append((certain(job.key), self.groups_of_job(job)))
+                kept = kept.without(job)
             else:
                 self.park(job, blocking, now)
+                put_aside.append(job)
         ids = [lease.holder for lease in taken]
         assert ids == (right[: len(ids)] if bound_reached else right), f"took {ids}, first in line are {right}"
         leases = tuple(self.as_lease(lease) for lease in taken)
+        pass_over(self, started, put_aside, now)
         self.hand_over(now)
         return Claimed(leases=leases, more=bound_reached or due.more)
 
@@ -69,6 +77,7 @@ class Running(Steps):
         job.stage = job.progress = job.message = None
         job.cancel_wanted = False
         job.aged_at = None
+        end_turn(job)
         self.count(f"wait:{job.priority}", waited_ms, now)
         self.tell(State.STARTING, job.id, {"worker": worker, "attempt": job.attempts}, now)
         return lease

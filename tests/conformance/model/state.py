@@ -12,7 +12,7 @@ from typing import TypeVar
 from qo.event import AuditEntry, Event
 from qo.job import JobError, Progress, State
 from qo.policy.ordering import FIRST_SEQUENCE
-from qo.values import DEFAULT_LEASE_MS, Mean, Record, Source, Standing, TaskOptions
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Record, Source, Standing, TaskOptions
 
 Value = TypeVar("Value")
 
@@ -79,6 +79,8 @@ class JobRow:
     undisturbed_key: int | None = None
     """its order key before a person, or a move beside it, first changed it"""
     displaced: str | None = None
+    passed: int = 0
+    turn: bool = False
 
     attempts: int = 0
     started_at: int | None = None
@@ -111,6 +113,8 @@ class TicketRow:
     key: int
     joined_at: int
     expires_at: int
+    passed: int = 0
+    turn: bool = False
 
 
 @dataclass
@@ -196,6 +200,7 @@ class ModelState:
     next_sequence: int = FIRST_SEQUENCE
     noted_at: int | None = None
     lease_ms: int = DEFAULT_LEASE_MS
+    turn_after: int = DEFAULT_TURN_AFTER
     uncounted_ms: int = 0
     """the store's clock less this is counted time"""
     fallen_ms: int = 0

@@ -29,7 +29,8 @@ def step(
             self.state = self.before.copy()
             raise
         self.drop_empty_lanes()
-        self.check_invariants()
+        now = kwargs.get("now")
+        self.check_invariants(now if isinstance(now, int) else None)
         return answer
 
     return whole_step
@@ -40,5 +41,5 @@ class Steps(Reads):
         super().__init__(bounds)
         self.before = self.state.copy()
 
-    def check_invariants(self) -> None:
-        check_invariants(self, self.before)
+    def check_invariants(self, now: int | None) -> None:
+        check_invariants(self, self.before, now)

@@ -1,4 +1,4 @@
-"""Only the store's clock decides, and it may have been away, or jump. `store/contract.py` says what counts."""
+"""Only the store's clock decides, and it may have been away, or jump. `store/__init__.py` says what counts."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ end
 
 -- --- what comes due -------------------------------------------------------------------------------------------
 
--- `store/contract.py` has the rules of both times. Both are the store's clock less one number, so a gap or a fall of
+-- `store/__init__.py` has the rules of both times. Both are the store's clock less one number, so a gap or a fall of
 -- the clock moves all ends without rewriting them.
 
 function step.counted_now()

@@ -1,4 +1,4 @@
--- Lanes: jobs that need the same groups, or callers that do, in the order of their keys. `store/contract.py` has the
+-- Lanes: jobs that need the same groups, or callers that do, in the order of their keys. `store/__init__.py` has the
 -- rules. Only the first of a lane is in ready(task) or parked(group, task), and where it is, the lane waits.
 --
 -- A lane is read once in a step and changed in memory. `settle` writes what can be searched: the entry of its first one

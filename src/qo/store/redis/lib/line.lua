@@ -1,4 +1,4 @@
--- Join, enter and leave the line. The rules are in `store/contract.py`, the order key in `policy/ordering.py`.
+-- Join, enter and leave the line. The rules are in `store/__init__.py`, the order key in `policy/ordering.py`.
 -- These functions change the row and every index; the row is written at the end of the step.
 -- include lib/lanes.lua
 -- exports line

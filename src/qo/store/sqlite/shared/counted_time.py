@@ -1,4 +1,4 @@
-"""The two times on which leases and spans end; `store/contract.py` has the rules ("counted", "steady").
+"""The two times on which leases and spans end; `store/__init__.py` has the rules ("counted", "steady").
 
 Both are the store's clock less one number, so a gap or a fall of the clock moves all ends without rewriting them.
 """

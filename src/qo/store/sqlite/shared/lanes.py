@@ -1,4 +1,4 @@
-"""Lanes during a step. The rules are in `store/contract.py`.
+"""Lanes during a step. The rules are in `store/__init__.py`.
 
 A lane has no row of its own. Its first job, or its first ticket, is marked as such and has the group that the lane is
 parked in; all others of the lane have neither. `settle` marks the next one of every lane whose first one has left.

@@ -1,4 +1,4 @@
-"""Join, enter and leave the line. The rules are in `store/contract.py`.
+"""Join, enter and leave the line. The rules are in `store/__init__.py`.
 
 These functions change the row in memory and write every index; the caller then saves the row with `LINE_FIELDS`.
 """
