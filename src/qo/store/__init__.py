@@ -18,11 +18,11 @@ entering    A job enters the line when it becomes queued, and again when its key
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
             another group than before counts as one rejection there, however many jobs the lane has.
-passed      A walk is the examining by a claim or by a hand-over. At its end jobs and callers are counted as passed. Each
-            one that was put aside: once. Of the lanes that are then parked in a group with a limit in which the walk
-            took slots, the first one of each task, and of the callers: once for each of these slots that was taken by a
-            job or caller behind it. The count begins anew when a job starts, leaves the line, or is moved or
-            given another priority by a person.
+passed      A walk is the examining by a claim or by a hand-over. At its end these are counted as passed. Each one that
+            was put aside: once. Of the lanes that are then parked in a group with a limit in which the
+            walk took slots, the first one of each task, and of the callers: once for each of these slots that was taken
+            by a job or caller behind it. The count begins anew when a job starts, leaves the line, or is moved or given
+            another priority by a person.
 turns       A job or caller that was passed `turn_after` times (a number of the worker that registered last, or
             DEFAULT_TURN_AFTER; 0 switches turns off) takes a turn at the end of the walk that passed it, the first in
             line first. It has the turn until its count begins anew. At most `bounds.turns` have one, with
