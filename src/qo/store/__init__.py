@@ -32,9 +32,10 @@ turns       A job or caller that was passed `turn_after` times (a number of the 
 kept        A job's near groups are its task's and its `user:`, `project:`, `tier:` and `parent:` groups; all others
             except `global` are far. A caller has far groups only. In the order of the line, each turn asks for a slot
             of its near groups that have a limit, and of its far ones too while its near groups all have room for it. It
-            asks for nothing while one of its groups is paused or closed, or while no live worker handles its task.
-            However many ask, one slot of a group is kept, for the first of them. Which slots are asked for is worked
-            out when a walk begins; what gets its slots in the walk, or has them reserved, asks no longer.
+            asks for nothing while one of its groups is paused, closed or has a limit of 0, or while no live worker
+            handles its task. However many ask, one slot of a group is kept, for the first of them. Which slots are
+            asked for is worked out when a walk begins; what gets its slots in the walk, or has them reserved, asks no
+            longer.
 room for    A group has room for a job or caller when it has room, also counting as held the slot that is kept for one
             before it.
 portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight

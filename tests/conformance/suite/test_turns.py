@@ -25,7 +25,6 @@ from tests.conformance.suite.harness import (
     ids,
     kinds_of,
     limit,
-    numbered,
     register,
     standing,
     start,
@@ -215,6 +214,16 @@ async def test_nothing_is_kept_while_a_group_is_paused(
 
     await at(store, NOW).set_paused("slow", True)
     assert ids(await claim(store, capacity=5)) == ["behind"]
+
+
+async def test_nothing_is_kept_while_a_group_has_a_limit_of_0(store: Store) -> None:
+    await prepare(store)
+    await pass_once(store, "turn", groups=("gpu", "api", "slow"))
+
+    await limit(store, "slow", 0)
+    assert await kept_for(store, "gpu", "api") == [None, None]
+    await limit(store, "slow", 1)
+    assert await kept_for(store, "gpu", "api") == ["turn", "turn"]
 
 
 async def test_nothing_is_kept_while_a_group_is_closed(store: Store) -> None:
