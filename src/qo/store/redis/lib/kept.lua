@@ -32,9 +32,11 @@ function kept.turns()
   -- All that have a turn, in the order of the line.
   local numbers, holders = turns.listed()
   local found = {}
-  for _, row in ipairs(rows.of(numbers)) do
-    -- A qo from before turns starts jobs without ending their turns.
-    if row.state == 'queued' then
+  rows.load(numbers)
+  for _, number in ipairs(numbers) do
+    local row = rows.get(number)
+    -- A qo from before turns starts jobs, and deletes them, without ending their turns.
+    if row and row.state == 'queued' then
       found[#found + 1] = kept.turn_of(row)
     end
   end
