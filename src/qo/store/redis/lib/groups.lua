@@ -285,6 +285,12 @@ function groups.note_parked(name, task, jobs)
   touch(group)
   group.parked = group.parked or {}
   group.parked[task] = (group.parked[task] or 0) + jobs
+  group.parks = nil
+end
+
+function groups.tasks_parked(group)
+  -- The tasks of all that is parked in the group, which must be settled.
+  return group.parks or call('HKEYS', key('parks:', group.name))
 end
 
 local function free_slots(group)
@@ -314,8 +320,10 @@ local function room_changed(group, room)
   for task in pairs(group.parked or NONE) do
     parked[task] = 0 -- it may have nothing here any more, and still be in the index
   end
+  group.parks = {}
   for i = 1, #stored, 2 do
     parked[stored[i]] = tonumber(stored[i + 1])
+    group.parks[#group.parks + 1] = stored[i]
   end
   for task, jobs in pairs(parked) do
     refresh_open(group, task, room)

@@ -34,7 +34,7 @@ local function firsts_passed(name, keys)
   -- Of each task, and of the callers, the first one parked in this group, if a taker was behind it: each with its task
   -- and the number of those takers.
   local found = {}
-  for _, task in ipairs(call('HKEYS', key('parks:', name))) do
+  for _, task in ipairs(groups.tasks_parked(groups.get(name))) do
     local member, order_key = unpack(call('ZRANGE', written(key('parked:', task, name)), 0, 0, 'WITHSCORES'))
     local times = 0
     for i = #keys, 1, -1 do
