@@ -404,9 +404,9 @@ async def test_a_release_looks_at_one_however_many_wait(monkeypatch: pytest.Monk
     looks: list[limiter_line.Line] = []
     first_full_group = limiter_line.Line.first_full_group
 
-    def noted_and_looked_at(line: limiter_line.Line) -> limiter_line.Group | None:
+    def noted_and_looked_at(line: limiter_line.Line, key: int) -> limiter_line.Group | None:
         looks.append(line)
-        return first_full_group(line)
+        return first_full_group(line, key)
 
     monkeypatch.setattr(limiter_line.Line, "first_full_group", noted_and_looked_at)
     limiter = qo.Limiter(groups={"gpu": 1})

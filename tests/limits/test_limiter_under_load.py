@@ -108,11 +108,12 @@ class Load:
         return {"groups": chance.choice(SETS), "timeout": chance.choice([None, None, 1, 0.002, 0.0005, 0])}
 
 
+@pytest.mark.parametrize("turn_after", [8, 1])
 @pytest.mark.parametrize("seconds", [3, pytest.param(10, marks=pytest.mark.nightly)])
 def test_64_threads_and_64_tasks_never_exceed_a_limit_nor_pass_one_who_could_go(
-    seconds: int, monkeypatch: pytest.MonkeyPatch
+    seconds: int, turn_after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slots = RecordedSlots()
+    slots = RecordedSlots(turn_after=turn_after)
     monkeypatch.setattr("qo.limits.limiter.SlotsInProcess", lambda: slots)
     load = Load(seconds)
     threads = [threading.Thread(target=load.run_thread, args=(seed,), daemon=True) for seed in range(THREADS)]
@@ -132,4 +133,5 @@ def test_64_threads_and_64_tasks_never_exceed_a_limit_nor_pass_one_who_could_go(
     assert events["entered"] == events["left"] >= load.witness.entries > 1000
     assert events["waits"] == figures.waits_ended == sum(each.blocked for each in figures.groups) > 1000
     assert events["gave up"] > 100
+    assert turn_after > 1 or events["turns"] > 100
     assert load.cancelled > 100

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.values import GroupStatus
+from qo.policy.why import explain
+from qo.values import Blockers, GroupStatus
 from tests.policy.blocked_jobs import (
     FIVE_PAST,
     HIDDEN,
@@ -292,3 +293,49 @@ def test_any_combination_of_reasons_reads_as_one_sentence(
 @given(blocking_groups([HIDDEN]))
 def test_a_hidden_holder_leaves_no_trace_but_a_number(blocked: list[GroupStatus]) -> None:
     assert not re.search(rf"{HIDDEN}| by ", line(*blocked))
+
+
+# --- turns ------------------------------------------------------------------------------------------------------
+
+
+def kept(group: str, by: str) -> GroupStatus:
+    """A group with a free slot that is kept for another."""
+    return GroupStatus(group=group, limit=2, active=1, kept=by)
+
+
+def test_a_job_whose_turn_it_is_says_which_slots_are_kept_for_it() -> None:
+    why = explained(job(), full("gpu", slots=held_by("j7")), ahead=3, turn=("provider:openai", "gpu"))
+
+    assert why.sentence == (
+        "It is its turn: the next free slots of provider:openai and gpu are kept for it; "
+        "gpu is full: its slot is taken by j7 (for 17 minutes)."
+    )
+    assert why.turn == ("provider:openai", "gpu")
+
+
+def test_a_turn_in_one_group_is_said_in_the_singular() -> None:
+    sentence = explained(job(), full("gpu"), turn=("gpu",)).sentence
+
+    assert sentence.startswith("It is its turn: the next free slot of gpu is kept for it; gpu is full")
+
+
+def test_a_job_behind_a_turn_says_for_whom_the_slot_is_kept() -> None:
+    blockers = Blockers(
+        job=job(), groups=(kept("api", "j3"),), has_worker=True, ahead=2, kept_for={"j3": ("gpu", "disk")}
+    )
+
+    why = explain(blockers, now=NOW)
+
+    assert why.sentence == (
+        "2 jobs are ahead of it in line, and api has a free slot, kept for j3, which stands before it and waits for "
+        "gpu and disk."
+    )
+    assert [(each.is_kept, each.kept_for) for each in why.blocked_by] == [(True, "j3")]
+
+
+def test_a_user_does_not_read_for_whom_the_slot_is_kept() -> None:
+    why = explained(job(), kept("api", HIDDEN), ahead=2, kept_for={HIDDEN: ("gpu",)})
+
+    assert why.sentence == "2 jobs are ahead of it in line, and api has a free slot, kept for a job before it."
+    assert [(each.is_kept, each.kept_for) for each in why.blocked_by] == [(True, None)]
+    assert HIDDEN not in repr(why)

@@ -226,6 +226,8 @@ def _show_groups(target: Target, groups: list[GroupStatus], *, of: int, configur
         if len(groups) < of:
             say(f"{counted(of - len(groups), 'idle group')} more with --all.")
         for each in groups:
+            if each.kept is not None:
+                say(f"{each.group}: {_kept(each)}")
             if (difference := _difference(each, configured)) is not None:
                 say(f"{each.group}: {difference}")
 
@@ -242,11 +244,17 @@ def _show_group(target: Target, group: GroupStatus, configured: Configured | Non
         say(f"{group.group} {limited}{own}; {group.active} in use.")
     else:
         say(f"{group.group} {limited}{paused}; {group.active} in use, {group.waiting} put aside because of it.")
+    if group.kept is not None:
+        say(_kept(group))
     if group.slots:
         rows = [(slot.slot_id, slot.holder, slot.worker_id, time_text(slot.expires_at)) for slot in group.slots]
         show_table(("slot", "holder", "worker", "lease ends"), rows, whole=("holder",))
     if configured is not None and (difference := _difference(group, configured)) is not None:
         say(difference)
+
+
+def _kept(group: GroupStatus) -> str:
+    return f"A slot is kept for {group.kept}, whose turn it is."
 
 
 def _used(group: GroupStatus) -> str:

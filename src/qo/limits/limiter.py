@@ -49,7 +49,8 @@ class Limiter:
     One limiter serves all threads and event loops of a process. A caller gets a slot in all of its groups or in none,
     and holds nothing while it waits. Waiting callers are served in order of priority, then first come first. A
     caller that is blocked by one group does not block those behind it that need other groups. A caller that needs
-    several busy groups may therefore wait long while callers of only one of them come and go.
+    several busy groups is passed by callers of only one of them. Passed 8 times, it has its turn: free slots of its
+    groups are kept for it.
 
     A limit of 0 lets no caller in until it is raised. Without a limit, a provider takes only a slot of the total.
     Like a lock, a slot is not shared with blocks inside its block: acquiring the same provider twice takes two slots.

@@ -17,13 +17,15 @@ TOTAL = "total"
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """One group at one instant. `blocked` counts the callers that had to wait for it, each in one group only."""
+    """One group at one instant. `blocked` counts the callers that had to wait for it, each in one group only. `kept`
+    says that a slot is free, and kept for a caller whose turn it is."""
 
     group: str
     limit: int | None
     in_flight: int
     waiting: int
     blocked: int
+    kept: bool = False
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +134,8 @@ def too_late(full: GroupFigures, seconds: float) -> Timeout:
     if full.limit == 0:
         why = f"its limit is 0, so nobody enters until it is raised, and {others}."
     else:
-        why = f"its limit is {full.limit}, {full.in_flight} hold one and {others}. Wait longer, or raise the limit."
+        held = f"{full.in_flight} hold one" + (", one is kept for a caller whose turn it is" if full.kept else "")
+        why = f"its limit is {full.limit}, {held} and {others}. Wait longer, or raise the limit."
     return Timeout(f"No slot in {_described(full.group)} {when}: {why}")
 
 

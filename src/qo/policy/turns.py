@@ -91,7 +91,7 @@ def kept_slots(turns: Iterable[Turn], room_of: Callable[[str], Room], served: Ca
         if turn.task is not None and not served(turn.task):
             continue
         rooms = {group: room_of(group) for group in turn.groups}
-        if any(room.paused or room.closed_until is not None for room in rooms.values()):
+        if any(room.paused or room.closed_until is not None or room.limit == 0 for room in rooms.values()):
             continue
         limited = [group for group, room in rooms.items() if room.limit is not None and group != GLOBAL]
         near = [group for group in limited if is_near(group, turn.task)]

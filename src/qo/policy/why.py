@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -26,13 +26,19 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
-    """A group without room for the job."""
+    """A group without room for the job.
+
+    With `is_kept` it has a free slot, which is kept for a job or caller before this one: for `kept_for`, which is None
+    where the reader may not see its name.
+    """
 
     group: str
     limit: int | None
     active: int
     paused: bool = False
     closed_until: datetime | None = None
+    is_kept: bool = False
+    kept_for: str | None = None
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +50,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     ahead: int | None = None
     blocked_by: tuple[Blocked, ...] = ()
     holders: tuple[Holder, ...] = ()
+    turn: tuple[str, ...] = ()
+    """The groups in which a slot is kept for this job, because it is its turn."""
     scheduled_until: datetime | None = None
     waits_for_phase: int | None = None
     no_worker: bool = False
@@ -66,10 +74,11 @@ def explain(
     return Why(
         job_id=job.id,
         state=job.state,
-        sentence=_sentence(blockers, holders, daily_quota=daily_quota, now=now),
+        sentence=_sentence(blockers, holders, visible=visible, daily_quota=daily_quota, now=now),
         ahead=blockers.ahead,
-        blocked_by=tuple(_blocked(group) for group in groups),
+        blocked_by=tuple(_blocked(group, visible) for group in groups),
         holders=holders,
+        turn=blockers.turn,
         scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
         waits_for_phase=blockers.waits_for,
         no_worker=not blockers.has_worker and job.state is State.QUEUED,
@@ -78,14 +87,20 @@ def explain(
     )
 
 
-def _blocked(group: GroupStatus) -> Blocked:
+def _blocked(group: GroupStatus, visible: Collection[str] | None) -> Blocked:
     return Blocked(
         group=group.group,
         limit=group.limit,
         active=group.active,
         paused=group.paused,
         closed_until=group.closed_until,
+        is_kept=group.has_room,
+        kept_for=group.kept if group.has_room and _may_see(group.kept, visible) else None,
     )
+
+
+def _may_see(name: str | None, visible: Collection[str] | None) -> bool:
+    return visible is None or name in visible
 
 
 def _holders(group: GroupStatus, visible: Collection[str] | None) -> list[Holder]:
@@ -93,14 +108,21 @@ def _holders(group: GroupStatus, visible: Collection[str] | None) -> list[Holder
         Holder(
             group=group.group,
             slot_id=slot.slot_id,
-            holder=slot.holder if visible is None or slot.holder in visible else None,
+            holder=slot.holder if _may_see(slot.holder, visible) else None,
             since=moment(int(slot.token) // 1000),  # a token is the microsecond at which it was given
         )
         for slot in group.slots
     ]
 
 
-def _sentence(blockers: Blockers, holders: Sequence[Holder], *, daily_quota: int | None, now: datetime) -> str:
+def _sentence(
+    blockers: Blockers,
+    holders: Sequence[Holder],
+    *,
+    visible: Collection[str] | None,
+    daily_quota: int | None,
+    now: datetime,
+) -> str:
     job = blockers.job
     if job.state is State.STARTING:
         return f"It is starting on worker {job.worker}{_heard_of(blockers, now)}."
@@ -118,7 +140,7 @@ def _sentence(blockers: Blockers, holders: Sequence[Holder], *, daily_quota: int
         return _scheduled(job, daily_quota, now)
     if job.state is State.WAITING:
         return _waiting(blockers, daily_quota, now)
-    return _queued(blockers, holders, now)
+    return _queued(blockers, holders, visible, now)
 
 
 def _scheduled(job: Job, daily_quota: int | None, now: datetime) -> str:
@@ -158,15 +180,20 @@ def _waiting(blockers: Blockers, daily_quota: int | None, now: datetime) -> str:
             return f"It waits for {phase}, which is {state.value}."
 
 
-def _queued(blockers: Blockers, holders: Sequence[Holder], now: datetime) -> str:
+def _queued(blockers: Blockers, holders: Sequence[Holder], visible: Collection[str] | None, now: datetime) -> str:
     reasons = [
-        _no_room(group, [each for each in holders if each.group == group.group], now) for group in blockers.groups
+        _kept(group, blockers.kept_for, visible)
+        if group.has_room
+        else _no_room(group, [each for each in holders if each.group == group.group], now)
+        for group in blockers.groups
     ]
     if not blockers.has_worker:
         heard = ""
         if blockers.heard_at is not None:
             heard = f" ({blockers.worker} was last heard of {_ago(blockers.heard_at, now)})"
         reasons.insert(0, f"no worker for task {blockers.job.task} is running{heard}")
+    if blockers.turn:
+        return "; ".join([_turn(blockers.turn), *reasons]) + "."
     ahead = blockers.ahead or 0
     place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
     if reasons:
@@ -174,6 +201,24 @@ def _queued(blockers: Blockers, holders: Sequence[Holder], now: datetime) -> str
     if ahead == 0:
         return f"{place} and starts as soon as a worker has free capacity."
     return f"{place}; nothing else holds it up."
+
+
+def _turn(groups: Sequence[str]) -> str:
+    slots = "slot" if len(groups) == 1 else "slots"
+    return f"It is its turn: the next free {slots} of {_listed(groups)} {_is(len(groups))} kept for it"
+
+
+def _kept(group: GroupStatus, kept_for: Mapping[str, Sequence[str]], visible: Collection[str] | None) -> str:
+    if group.kept is None or not _may_see(group.kept, visible):
+        return f"{group.group} has a free slot, kept for a job before it"
+    lacking = kept_for.get(group.kept, ())
+    waits = f" and waits for {_listed(lacking)}" if lacking else ""
+    return f"{group.group} has a free slot, kept for {group.kept}, which stands before it{waits}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _no_room(group: GroupStatus, holders: Sequence[Holder], now: datetime) -> str:
@@ -200,8 +245,7 @@ def _by_holders(holders: Sequence[Holder], now: datetime) -> str:
         return ""
     if len(holders) > len(named):
         named.append(f"{len(holders) - len(named)} more")
-    *others, last = named
-    return f" by {', '.join(others)} and {last}" if others else f" by {last}"
+    return f" by {_listed(named)}"
 
 
 def _heard_of(blockers: Blockers, now: datetime) -> str:

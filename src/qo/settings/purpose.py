@@ -41,6 +41,9 @@ PURPOSES = {
     "queue.aging_period_secs": (
         "Each time a job has waited this many seconds, it moves up one level of priority; 0 turns aging off."
     ),
+    "queue.turn_after": (
+        "A job or caller that was passed this many times has the next free slots of its groups kept; 0 turns it off."
+    ),
     "queue.max_payload_bytes": "A submit is refused when its data is larger than this many bytes of JSON.",
     "queue.retention_days": (
         "Jobs that have ended are deleted after this many days. Unset, the store decides: 7 days, on Redis 1 day."

@@ -98,6 +98,7 @@ class QueueSettings(_Section, frozen=True, kw_only=True):
     quota_jitter_secs: UpToAnHour = 3600
     default_priority: Priority = "normal"
     aging_period_secs: SecondsOrOff = 3600
+    turn_after: Count = 8
     max_payload_bytes: PayloadBytes = 1_048_576
     retention_days: Days | None = None
     retention_jobs: Count = 100_000

@@ -18,11 +18,11 @@ entering    A job enters the line when it becomes queued, and again when its key
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
             another group than before counts as one rejection there, however many jobs the lane has.
-passed      A walk is the examining by a claim or by a hand-over. At its end jobs and callers are counted as passed. Each
-            one that was put aside: once. Of the lanes that are then parked in a group with a limit in which the walk
-            took slots, the first one of each task, and of the callers: once for each of these slots that was taken by a
-            job or caller behind it. The count begins anew when a job starts, leaves the line, or is moved or
-            given another priority by a person.
+passed      A walk is the examining by a claim or by a hand-over. At its end these are counted as passed. Each one that
+            was put aside: once. Of the lanes that are then parked in a group with a limit in which the
+            walk took slots, the first one of each task, and of the callers: once for each of these slots that was taken
+            by a job or caller behind it. The count begins anew when a job starts, leaves the line, or is moved or given
+            another priority by a person.
 turns       A job or caller that was passed `turn_after` times (a number of the worker that registered last, or
             DEFAULT_TURN_AFTER; 0 switches turns off) takes a turn at the end of the walk that passed it, the first in
             line first. It has the turn until its count begins anew. At most `bounds.turns` have one, with
@@ -32,9 +32,10 @@ turns       A job or caller that was passed `turn_after` times (a number of the 
 kept        A job's near groups are its task's and its `user:`, `project:`, `tier:` and `parent:` groups; all others
             except `global` are far. A caller has far groups only. In the order of the line, each turn asks for a slot
             of its near groups that have a limit, and of its far ones too while its near groups all have room for it. It
-            asks for nothing while one of its groups is paused or closed, or while no live worker handles its task.
-            However many ask, one slot of a group is kept, for the first of them. Which slots are asked for is worked
-            out when a walk begins; what gets its slots in the walk, or has them reserved, asks no longer.
+            asks for nothing while one of its groups is paused, closed or has a limit of 0, or while no live worker
+            handles its task. However many ask, one slot of a group is kept, for the first of them. Which slots are
+            asked for is worked out when a walk begins; what gets its slots in the walk, or has them reserved, asks no
+            longer.
 room for    A group has room for a job or caller when it has room, also counting as held the slot that is kept for one
             before it.
 portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight

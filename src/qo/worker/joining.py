@@ -67,6 +67,7 @@ def _registration(queue: Queue, places: Places, instance: str) -> Registration:
         limits=queue.configured_limits(),
         lifetime_ms=LIFETIME_MS,
         lease_ms=places.lease_ms,
+        turn_after=queue.settings.queue.turn_after,
         host=socket.gethostname(),
         pid=os.getpid(),
     )

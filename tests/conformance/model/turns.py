@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qo.event import TURN
 from qo.policy.groups import GLOBAL
-from tests.conformance.model.state import JobRow, TicketRow, certain
+from tests.conformance.model.state import GroupRow, JobRow, TicketRow, certain
 
 if TYPE_CHECKING:
     from tests.conformance.model.line import Line
@@ -62,7 +62,7 @@ def kept_by(line: Line, turns: list[Waiting], now: int) -> Kept:
         return kept
     for waiting in turns:
         groups = line.all_groups(waiting)
-        if any(line.group_row(group).paused or line.group_row(group).closed_until is not None for group in groups):
+        if any(is_shut(line.group_row(group)) for group in groups):
             continue
         if isinstance(waiting, JobRow) and not line.has_live_worker(waiting.task, now):
             continue
@@ -75,6 +75,10 @@ def kept_by(line: Line, turns: list[Waiting], now: int) -> Kept:
             if line.is_limited(group):
                 kept.asking.setdefault(group, []).append(waiting)
     return kept
+
+
+def is_shut(group: GroupRow) -> bool:
+    return group.paused or group.closed_until is not None or group.limit == 0
 
 
 def kept_now(line: Line, now: int) -> Kept:

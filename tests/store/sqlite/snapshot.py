@@ -13,12 +13,12 @@ from qo.store.sqlite import SQLiteStore
 from qo.store.sqlite.operations import read_jobs as reading
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import decode, lane_of, names, select
-from qo.values import DEFAULT_LEASE_MS, Mean, Standing
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Standing
 
 FIRST_OF_LANE = "SELECT parked FROM job WHERE lane = ? ORDER BY key LIMIT 1"
 TICKETS = """
     SELECT holder, key, groups, (SELECT parked FROM ticket AS other WHERE other.groups = ticket.groups ORDER BY key),
-        expires_at, lease_ms, wait_ms
+        expires_at, lease_ms, wait_ms, passed, turn
     FROM ticket
 """
 
@@ -49,8 +49,10 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
                 "expires_at": expires_at,
                 "lease_ms": lease_ms,
                 "wait_ms": wait_ms,
+                "passed": passed,
+                "turn": bool(turn),
             }
-            for holder, key, groups, parked, expires_at, lease_ms, wait_ms in sql.rows(db, TICKETS)
+            for holder, key, groups, parked, expires_at, lease_ms, wait_ms, passed, turn in sql.rows(db, TICKETS)
         },
         "open": sorted(sql.rows(db, "SELECT task, grp, key FROM open")),
         "counts": dict(sql.rows(db, "SELECT priority, waiting FROM line_count WHERE waiting != 0")),
@@ -92,6 +94,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
         "clock": {
             "noted_at": counters.get("noted_at"),
             "lease_ms": counters.get("lease_ms", DEFAULT_LEASE_MS),
+            "turn_after": counters.get("turn_after", DEFAULT_TURN_AFTER),
             "uncounted_ms": counters.get("uncounted_ms", 0),
             "fallen_ms": counters.get("fallen_ms", 0),
             "renewed_since_gap": bool(counters.get("renewed_since_gap", True)),
@@ -118,6 +121,8 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "iterations_batch": row.iterations_batch,
         "aged_at": row.aged_at,
         "reminded": row.reminded,
+        "passed": row.passed,
+        "turn": bool(row.turn),
         "ended_token": None if row.ended_token is None else str(row.ended_token),
         "payload": payload,
         "checkpoint": checkpoint,

@@ -8,6 +8,7 @@ import threading
 from asyncio import _get_running_loop
 from collections import deque
 from collections.abc import Awaitable, Callable
+from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -15,18 +16,23 @@ from qo.limits.metrics import GroupFigures
 from qo.policy.ordering import order_key
 
 UNLIMITED = sys.maxsize
+NOBODY = sys.maxsize
+"""Of a group in which no slot is kept. Greater than every key."""
 NO_NUMBERS: list[int] = []
 """Of a waiter."""
 
 
 class Group:
-    """A group's slots: how many are held, which numbers, and which lines are parked here because it is full."""
+    """A group's slots: how many are held, which numbers, and which lines are parked here because it has no room."""
 
-    __slots__ = ("active", "blocked", "free_numbers", "limit", "name", "parked", "waiting")
+    __slots__ = ("active", "blocked", "free_numbers", "kept_for", "limit", "name", "open_limit", "parked", "waiting")
 
     def __init__(self, name: str, limit: int = UNLIMITED) -> None:
         self.name = name
         self.limit = limit
+        # The key of the waiter that a slot is kept for. Callers behind it have `open_limit`, which is smaller by one.
+        self.kept_for = NOBODY
+        self.open_limit = limit
         self.active = 0
         # A heap of the numbers that are free though a higher one is held, or was when they were given back. Every
         # number is held or in here up to the next new one, which is therefore `active + len(free_numbers)`.
@@ -36,6 +42,22 @@ class Group:
         self.waiting = 0
         self.blocked = 0
 
+    def set_limit(self, limit: int) -> None:
+        """No slot is kept then, until it is worked out anew."""
+        self.limit = limit
+        self.keep_slot_for(NOBODY)
+
+    def keep_slot_for(self, key: int) -> None:
+        self.kept_for = key
+        self.open_limit = self.limit if key == NOBODY else self.limit - 1
+
+    def forget_empty_lines(self) -> None:
+        for _, line in self.parked:
+            if not line.waiters:
+                line.parked_at = None
+        self.parked = [entry for entry in self.parked if entry[1].waiters]
+        heapify(self.parked)
+
     def figures(self) -> GroupFigures:
         return GroupFigures(
             group=self.name,
@@ -43,13 +65,14 @@ class Group:
             in_flight=self.active,
             waiting=self.waiting,
             blocked=self.blocked,
+            kept=self.kept_for != NOBODY and self.active < self.limit,
         )
 
 
 class Line:
     """The waiters for the same groups at the same priority, first come first."""
 
-    __slots__ = ("first_key", "gone", "groups", "limited", "parked_at", "waiters")
+    __slots__ = ("first_key", "gone", "groups", "limited", "parked_at", "passed_key", "passes", "waiters")
 
     def __init__(self, groups: tuple[Group, ...], priority: int) -> None:
         self.groups = groups
@@ -60,18 +83,45 @@ class Line:
         self.gone = 0
         # Stays set when the last waiter has left, until the group where the line is parked has room.
         self.parked_at: Group | None = None
+        # Only first waiters are looked at, so this counts for the waiter with `passed_key`, if it is still the first.
+        self.passes = 0
+        self.passed_key = 0
 
     def waiting(self) -> int:
         return len(self.waiters) - self.gone
 
+    def park(self, group: Group) -> None:
+        """Under the key of its first waiter."""
+        self.parked_at = group
+        group.waiting += self.waiting()
+        heappush(group.parked, (self.waiters[0].key, self))
+
+    def unpark(self) -> None:
+        """The line is the first of those parked at its group."""
+        group = self.parked_at
+        assert group is not None
+        heappop(group.parked)
+        group.waiting -= self.waiting()
+        self.parked_at = None
+
     def which_are_limited(self) -> tuple[bool, ...]:
         return tuple(group.limit != UNLIMITED for group in self.groups)
 
-    def first_full_group(self) -> Group | None:
+    def first_full_group(self, key: int) -> Group | None:
+        """The first that has no room for a waiter with this key."""
         for group in self.groups:
-            if group.active >= group.limit:
+            if group.active >= group.open_limit and (group.active >= group.limit or key > group.kept_for):
                 return group
         return None
+
+    def count_pass(self) -> int:
+        """How often the first waiter was passed, with this time."""
+        key = self.waiters[0].key
+        if self.passed_key != key:
+            self.passed_key = key
+            self.passes = 0
+        self.passes += 1
+        return self.passes
 
     def drop(self, waiter: Waiter) -> None:
         """Of a waiter that gave up. Taking each out of the middle at once would cost a walk."""

@@ -1,12 +1,13 @@
 """Slots of groups within one process, for threads and any number of event loops at once.
 
-The rule is that of the stores: the next caller is the first in line whose every group has a free slot.
+The rule is that of the stores: the next caller is the first in line whose every group has room for it.
 
 Callers that wait for the same set of groups at the same priority form one `Line`. A line with waiters is parked at one
 group that is full, under the key of its first waiter. A group that gets room looks only at the lines that are parked
 at it, smallest key first: that line's first waiter gets its slots, or the line is parked at another group, which is
-full. So after every step, a group that has room has nothing parked, and a caller that finds room in all of its groups
-passes no waiter that could have gone first.
+full. So after every step, a group has no room for what is parked there, and a caller that finds room in all of its
+groups passes no waiter that could have gone first. A waiter that was passed too often by callers that need fewer
+groups takes a turn (`turns.py`); to callers behind it, a group is full when only the slot is free that it keeps.
 
 A freed slot is given to a waiter under the lock, before the waiter is woken: no other caller can come between, and one
 release wakes exactly the waiters that hold a slot now. Whether a wait ended in time, by a timeout or by a cancellation
@@ -19,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
-from heapq import heapify, heappop, heappush, heapreplace
+from heapq import heappop, heappush, heapreplace
 
 from qo.clock import system_us
 from qo.forking import when_forked
@@ -34,6 +35,7 @@ from qo.limits.in_process.line import (
     Waiter,
     new_thread_waiter,
 )
+from qo.limits.in_process.turns import Turns
 from qo.limits.metrics import Figures, too_late
 
 SWEEP_AT_LINES = 1000
@@ -47,10 +49,12 @@ class SlotsInProcess:
         *,
         clock: Callable[[], float] = time.monotonic,
         new_lock: Callable[[], threading.Lock] = threading.Lock,
+        new_turns: Callable[[], Turns] = Turns,
     ) -> None:
-        """A test hands in a clock, and a lock that it can hold."""
+        """A test hands in a clock, a lock that it can hold, and turns with other numbers."""
         self._clock = clock
         self._new_lock = new_lock
+        self._new_turns = new_turns
         self._groups: dict[str, Group] = {}
         self._last_ticket = 0
         # Microseconds, as tokens of the stores are, so that tokens are greater after a restart.
@@ -61,6 +65,7 @@ class SlotsInProcess:
     def _begin_anew(self) -> None:
         # Also in a forked process: holders and waiters are in the other one.
         self._lock = self._new_lock()
+        self._turns = self._new_turns()
         self._groups = {name: Group(name, group.limit) for name, group in self._groups.items()}
         self._lines: dict[tuple[tuple[str, ...], int], Line] = {}
         self._sweep_at = SWEEP_AT_LINES
@@ -100,7 +105,9 @@ class SlotsInProcess:
                 let_in = self._carry_out_leaves()
             line = self._lines.get((groups, priority)) or self._new_line(groups, priority)
             for group in line.groups:
-                if group.active >= group.limit:
+                if group.active >= group.open_limit and (  # a slot may be kept for a turn behind this caller
+                    group.active >= group.limit or line.first_key + self._last_ticket >= group.kept_for
+                ):
                     break
             else:
                 return LeaseInProcess(line, line.limited, self._take(line), self._last_token)
@@ -124,8 +131,9 @@ class SlotsInProcess:
             if not waiter.numbers:
                 assert full is not None
                 waiter.gave_up = True
-                self._remove(waiter)
+                eased = self._remove(waiter)
                 refused = full.figures()
+                let_in += self._hand_over(eased)
         self._wake(let_in)
         self._settle()
         if refused is not None:
@@ -145,7 +153,7 @@ class SlotsInProcess:
             return DONE
         # The same without the detour, for the usual case that no other thread has the lock.
         try:
-            next_one = self._pass_on(lease) if lease.line.waiters else None
+            next_one = self._pass_on(lease) if lease.line.waiters and not self._turns else None
             let_in = self._hand_over(lease.line.groups) if next_one is None and self._give_back(lease) else None
         finally:
             self._lock.release()
@@ -165,10 +173,10 @@ class SlotsInProcess:
         with self._lock:
             let_in = self._carry_out_leaves()
             group = self._group(name)
-            group.limit = UNLIMITED if slots is None else slots
+            group.set_limit(UNLIMITED if slots is None else slots)
             for line in self._lines.values():
                 line.limited = line.which_are_limited()
-            let_in += self._hand_over([group])
+            let_in += self._hand_over([group, *self._turns.keep_slots()])
         self._wake(let_in)
         self._settle()
 
@@ -227,8 +235,8 @@ class SlotsInProcess:
     def _pass_on(self, lease: LeaseInProcess) -> Waiter | None:
         """Give the very same slots to the next waiter, as `_give_back` and `_hand_over` would, if that is easily seen.
 
-        That is so when the first waiter parked at these groups is in the line that the lease came from. With the slots
-        taken again, no group has more room than before, and no other waiter can go.
+        That is so when no waiter has a turn and the first waiter parked at these groups is in the line that the lease
+        came from. With the slots taken again, no group has more room than before, and no other waiter can go.
         """
         line = lease.line
         key = line.waiters[0].key
@@ -263,33 +271,21 @@ class SlotsInProcess:
         group = line.parked_at
         if group is None:
             group = full
-            self._park(line, full)
+            line.park(full)
         else:
             group.waiting += 1
         group.blocked += 1
         return waiter
 
-    def _park(self, line: Line, group: Group) -> None:
-        """Under the key of its first waiter."""
-        line.parked_at = group
-        group.waiting += line.waiting()
-        heappush(group.parked, (line.waiters[0].key, line))
-
-    def _unpark(self, line: Line) -> None:
-        """The line is the first of those parked at its group."""
-        group = line.parked_at
-        assert group is not None
-        heappop(group.parked)
-        group.waiting -= line.waiting()
-        line.parked_at = None
-
-    def _remove(self, waiter: Waiter) -> None:
-        """Out of the line. Its line stays parked, under a key that is now too small if this was the first."""
+    def _remove(self, waiter: Waiter) -> list[Group]:
+        """Out of the line. Its line stays parked, under a key that is now too small if this was the first. Returns the
+        groups that may have room for others now, because it had a turn."""
         group = waiter.line.parked_at
         assert group is not None
         group.waiting -= 1
         waiter.line.drop(waiter)
         self._count_wait(waiter)
+        return self._turns.end(waiter.key) if waiter.key in self._turns else []
 
     def _count_wait(self, waiter: Waiter) -> None:
         waited = self._clock() - waiter.since
@@ -308,35 +304,46 @@ class SlotsInProcess:
                     continue
                 lease.gave_up = True
                 if not lease.numbers:
-                    self._remove(lease)
+                    freed.update(dict.fromkeys(self._remove(lease)))
                     continue
             if self._give_back(lease):
                 freed.update(dict.fromkeys(lease.line.groups))
         return self._hand_over(freed) if freed else []
 
     def _hand_over(self, groups: Collection[Group]) -> list[Waiter]:
-        """Give slots to the waiters that can go, now that these groups may have room. A group with room ends up with
-        nothing parked."""
+        """Give slots to the waiters that can go, now that these groups may have room."""
         let_in: list[Waiter] = []
+        passed_often: list[Line] = []
         while True:
             first: Group | None = None
             for group in groups:
-                if group.parked and group.active < group.limit and (first is None or group.parked[0] < first.parked[0]):
+                if (
+                    group.parked
+                    and group.active < group.limit
+                    and (first is None or group.parked[0] < first.parked[0])
+                    and (group.active < group.open_limit or group.parked[0][0] <= group.kept_for)
+                ):
                     first = group
             if first is None:
+                if passed_often:
+                    self._turns.begin(passed_often)
                 return let_in
             key, line = first.parked[0]
             if not line.waiters or line.waiters[0].key != key:  # the first waiter has left
-                self._unpark(line)
+                line.unpark()
                 if line.waiters:
-                    self._park(line, first)
+                    line.park(first)
                 continue
-            full = line.first_full_group()
+            full = line.first_full_group(key)
             if full is not None:
-                self._unpark(line)
-                self._park(line, full)
+                line.unpark()
+                line.park(full)
+                if line.count_pass() >= self._turns.after:
+                    passed_often.append(line)
                 continue
             let_in.append(self._let_in(line, self._take(line)))
+            if key in self._turns:
+                self._turns.end(key)  # it took the slots that were kept, so there is no more room than before
 
     def _let_in(self, line: Line, numbers: list[int]) -> Waiter:
         """Let in the first waiter of a line that is the first parked at its group. A token was just drawn for it."""
@@ -365,10 +372,7 @@ class SlotsInProcess:
         return waiter
 
     def _group(self, name: str) -> Group:
-        group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = Group(name)
-        return group
+        return self._groups.get(name) or self._groups.setdefault(name, Group(name))
 
     def _new_line(self, groups: tuple[str, ...], priority: int) -> Line:
         if len(self._lines) >= self._sweep_at:
@@ -382,11 +386,7 @@ class SlotsInProcess:
         Programs make up names as they go, such as one for each customer. Doubling keeps this cheap for each name.
         """
         for group in self._groups.values():
-            for _, line in group.parked:
-                if not line.waiters:
-                    line.parked_at = None
-            group.parked = [entry for entry in group.parked if entry[1].waiters]
-            heapify(group.parked)
+            group.forget_empty_lines()
         self._lines = {key: line for key, line in self._lines.items() if line.waiters}
         used = {group for line in self._lines.values() for group in line.groups}
         self._groups = {

@@ -318,6 +318,16 @@ ALTER TABLE content ADD COLUMN contact TEXT;
 ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
 """
 
+# A job or caller that was passed often enough has a turn, for which slots of its groups are kept.
+TURNS = """
+ALTER TABLE job ADD COLUMN passed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE job ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ticket ADD COLUMN passed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE ticket ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX job_turn ON job (key) WHERE turn;
+CREATE INDEX ticket_turn ON ticket (key) WHERE turn;
+"""
+
 MIGRATIONS = (
     FIRST,
     AUDIT_COUNTER,
@@ -328,6 +338,7 @@ MIGRATIONS = (
     WORKER_CAPACITY,
     LANES,
     CONTACTS,
+    TURNS,
 )
 
 

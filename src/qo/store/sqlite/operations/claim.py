@@ -22,6 +22,7 @@ from qo.store.sqlite.shared.hand_over import hand_over, park_lane_of
 from qo.store.sqlite.shared.lease import claim_job
 from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.turns import Passing
 from qo.store.sqlite.shared.walk import Walk
 from qo.values import Claimed, Lease, looks
 
@@ -37,24 +38,29 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
     examined = taken_bytes = 0
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=capacity, passes=lambda task: not step.groups.gates_open(task))
+    passing = Passing(step)
     sizes = _Sizes(step, walk)
     for candidate in walk:
         assert isinstance(candidate, JobRow)
         groups = step.groups_of(candidate)
         examined += looks(len(groups))
-        blocked_by = step.groups.first_without_room(groups[GATES:])
+        assert candidate.key is not None
+        blocked_by = step.groups.first_without_room_for(groups[GATES:], candidate.key)
         if blocked_by is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
             taken_bytes += sizes.of(candidate)
+            passing.started(candidate.key, slots)
         else:
             park_lane_of(step, candidate, blocked_by)
+            passing.put_aside(candidate)
             walk.put_lane_aside()
         if len(taken) == capacity:
             break
         if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes:
             bounded = walk.has_more()
             break
+    passing.count()
     hand_over(step)
     return Claimed(leases=_leases(step, taken), more=behind or bounded)
 

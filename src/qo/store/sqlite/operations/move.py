@@ -28,6 +28,7 @@ from qo.store.sqlite.shared.lanes import JOBS
 from qo.store.sqlite.shared.line import (
     DISPLACED_FIELDS,
     LINE_FIELDS,
+    end_turn,
     enter_again,
     note_displacement,
     note_disturbance,
@@ -52,6 +53,7 @@ def move(step: Step, job_id: str, *, before: str | None = None, after: str | Non
     place = _make_room(step, row, ahead, behind, next_to_high=before is not None)
     row.priority = other.priority
     note_displacement(row, Displaced.MOVED, order_key(band, place))
+    end_turn(step, row)
     enter_again(step, row, order_key(band, place))
     _save_place(step, row)
     detail = {"before": before} if before is not None else {"after": after}

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import apsw
 
 from qo.job import HELD, Job, State, moment
 from qo.policy.days import day_of
+from qo.policy.turns import Kept
 from qo.store.sqlite.operations import read_jobs as reading
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import decode
 from qo.store.sqlite.shared.rows import names as names_in
+from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.turns import are_there, keep_slots, kept_now
 from qo.store.sqlite.shared.view import View
-from qo.values import Blockers, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
+from qo.store.sqlite.shared.walk import Walk
+from qo.values import Blockers, Bounds, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
 
 
-def _with_slots(db: apsw.Connection, name: str) -> GroupStatus:
+def _with_slots(db: apsw.Connection, name: str, kept: Kept) -> GroupStatus:
     rows = db.execute(
         "SELECT slot.number, holder, worker, expires_at + ?, lease.token FROM slot JOIN lease USING (token)"
         " WHERE grp = ? ORDER BY slot.number",
@@ -27,19 +32,21 @@ def _with_slots(db: apsw.Connection, name: str) -> GroupStatus:
         SlotInfo(slot_id=number, holder=holder, worker_id=worker, expires_at=moment(expires_at), token=str(token))
         for number, holder, worker, expires_at, token in rows
     )
-    return _status(db, name, active=len(slots), slots=slots)
+    return _status(db, name, kept, active=len(slots), slots=slots)
 
 
 def groups(view: View, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
-    db = view.db
+    db, kept = view.db, kept_now(_looking(view.db, view.now))
     if names is not None:
-        return tuple(_with_slots(db, name) for name in names)
+        return tuple(_with_slots(db, name, kept) for name in names)
     active = dict(db.execute("SELECT grp, count(*) FROM slot WHERE token IS NOT NULL GROUP BY grp"))
     stored = [name for (name,) in db.execute("SELECT name FROM grp")]
-    return tuple(_status(db, name, active=active.get(name, 0)) for name in sorted({*active, *stored}))
+    return tuple(_status(db, name, kept, active=active.get(name, 0)) for name in sorted({*active, *stored}))
 
 
-def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInfo, ...] = ()) -> GroupStatus:
+def _status(
+    db: apsw.Connection, name: str, kept: Kept, *, active: int, slots: tuple[SlotInfo, ...] = ()
+) -> GroupStatus:
     row = sql.row(db, "SELECT slots, source, paused, closed_until FROM grp WHERE name = ?", (name,))
     limit, source, paused, closed_until = row or (None, None, 0, None)
     waiting: int = sql.value(
@@ -56,6 +63,7 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
         closed_until=None if closed_until is None else moment(closed_until + _fallen_ms(db)),
         active=active,
         waiting=waiting,
+        kept=None if (keeper := kept.first(name)) is None else keeper.name,
         slots=slots,
     )
 
@@ -63,7 +71,7 @@ def _status(db: apsw.Connection, name: str, *, active: int, slots: tuple[SlotInf
 def blockers(view: View, job_id: str) -> Blockers:
     db = view.db
     found = reading.job(view, job_id)
-    full = [status for status in groups(view, found.groups) if not status.has_room]
+    standing = _standing(view, found)
     waits_for = waits_for_state = None
     if found.state is State.WAITING and found.phase is not None:
         state = reading.state_of_phase(db, found.parent, found.phase - 1)
@@ -73,13 +81,46 @@ def blockers(view: View, job_id: str) -> Blockers:
     return Blockers(
         job=found,
         ahead=None if found.position is None else found.position - 1,
-        groups=tuple(full),
+        groups=groups(view, standing.without_room),
+        kept_for=standing.kept_for,
+        turn=standing.turn,
         waits_for=waits_for,
         waits_for_state=waits_for_state,
         has_worker=any(found.task in live.tasks for live in workers(view)),
         worker=worker,
         heard_at=heard_at,
     )
+
+
+class _Standing(NamedTuple):
+    """How a job stands to its groups."""
+
+    without_room: list[str]
+    kept_for: dict[str, tuple[str, ...]]
+    turn: tuple[str, ...]
+
+
+def _standing(view: View, job: Job) -> _Standing:
+    step = _looking(view.db, view.now)
+    if job.state is not State.QUEUED:
+        return _Standing([name for name in job.groups if not step.groups.has_room(name)], {}, ())
+    keep_slots(step)
+    kept = step.groups.kept
+    key: int = sql.value(view.db, "SELECT key FROM job WHERE id = ?", (job.id,))
+    keepers = {name: kept.first(name) for name in job.groups}
+    turn = tuple(name for name, keeper in keepers.items() if keeper is not None and keeper.key == key)
+    without_room = [name for name in job.groups if not step.groups.has_room_for(name, key)]
+    kept_for = {}
+    for name in without_room:
+        keeper = keepers[name]
+        if keeper is not None and step.groups.has_room(name):
+            kept_for[keeper.name] = tuple(each for each in keeper.groups if not step.groups.has_room(each))
+    return _Standing(without_room, kept_for, turn)
+
+
+def _looking(db: apsw.Connection, now: int) -> Step:
+    """A step that only looks, and is never written."""
+    return Step(db, now, Bounds())
 
 
 def workers(view: View) -> tuple[WorkerInfo, ...]:
@@ -178,6 +219,9 @@ def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool
         return True
     if not _gate_is_open(db, "global"):
         return False
+    step = _looking(db, now)
+    if are_there(step):
+        return Walk(step, tasks, expected=1, passes=lambda task: not step.groups.gates_open(task)).has_more()
     candidate = (
         "SELECT EXISTS (SELECT 1 FROM job WHERE task = ?1 AND first AND parked IS NULL)"
         " OR EXISTS (SELECT 1 FROM open WHERE task = ?1)"

@@ -37,6 +37,8 @@ def register(step: Step, registration: Registration) -> Registered:
         ignored += grant_limit(step, task.name, task.limit, Source.TASK)
     if registration.lease_ms != step.number("lease_ms"):
         step.set_counter("lease_ms", registration.lease_ms)
+    if registration.turn_after != step.number("turn_after"):
+        step.set_counter("turn_after", registration.turn_after)
     hand_over(step)
     return Registered(changed=changed, ignored=ignored, now_ms=step.now)
 

@@ -15,7 +15,7 @@ from qo.policy.ordering import order_key, place_of
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.hand_over import hand_over
-from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, enter_again, note_displacement
+from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, end_turn, enter_again, note_displacement
 from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
 from qo.store.sqlite.shared.step import Step
 
@@ -57,6 +57,7 @@ def _reorder(step: Step, row: JobRow) -> None:
     if State(row.state) in HELD:
         row.key = key
     else:
+        end_turn(step, row)
         enter_again(step, row, key)
     save(step.writes, row, *LINE_FIELDS, *DISPLACED_FIELDS)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import apsw
 
 from qo.policy.groups import GLOBAL, kind_of
+from qo.policy.turns import Kept
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import to_json
 from qo.store.sqlite.shared.writes import Writes
@@ -86,6 +87,8 @@ class Groups:
         self._groups: dict[str, Group] = {}
         self._touched: dict[str, Group] = {}
         """The groups changed since the last `settle`; a step may read thousands and settle after each caller."""
+        self.kept = Kept()
+        """The slots that are kept for turns, as of the walk that began last."""
         self._spoken_for: list[Group] = []
         self._rejections: list[str] = []
 
@@ -108,6 +111,20 @@ class Groups:
 
     def has_room(self, name: str) -> bool:
         return self.get(name).has_room()
+
+    def has_room_for(self, name: str, key: int, *, unspoken: bool = False) -> bool:
+        """Whether there is a slot for this key, beside the one that is kept for a turn before it."""
+        group = self.get(name)
+        if not group.has_room():
+            return False
+        if group.limit is None or not (self.kept or unspoken):
+            return True
+        spoken_for = group.spoken_for if unspoken else 0
+        return group.active + spoken_for + self.kept.before(name, key) < group.limit
+
+    def gate_lets_by(self, task: str, key: int) -> bool:
+        """Whether the task's gate, which has room, has room for this key."""
+        return not self.kept or self.has_room_for(task, key, unspoken=True)
 
     def gates_open(self, task: str, *, unspoken: bool = False) -> bool:
         everything, own = self.get(GLOBAL), self.get(task)
@@ -132,6 +149,11 @@ class Groups:
             if not self.get(name).has_room():
                 return name
         return None
+
+    def first_without_room_for(self, names: tuple[str, ...], key: int) -> str | None:
+        if not self.kept:
+            return self.first_without_room(names)
+        return next((name for name in names if not self.has_room_for(name, key)), None)
 
     # --- slots ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,9 @@ from qo.store.sqlite.shared.lanes import JOBS, TICKETS
 from qo.store.sqlite.shared.lease import take_slots
 from qo.store.sqlite.shared.rows import JobRow, names
 from qo.store.sqlite.shared.step import Step
-from qo.store.sqlite.shared.walk import CALLERS, TicketRow, Walk, ticket_groups
+from qo.store.sqlite.shared.tickets import TicketRow
+from qo.store.sqlite.shared.turns import Passing
+from qo.store.sqlite.shared.walk import CALLERS, Walk, ticket_groups
 from qo.values import looks
 
 EXPECTED = 4
@@ -31,20 +33,20 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
         return
     workers = _FreeCapacity(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
+    passing = Passing(step)
     examined = 0
-    for candidate in walk:
+    while examined < step.bounds.examine and walk.has_callers() and (candidate := walk.next()) is not None:
         if isinstance(candidate, TicketRow):
             groups = ticket_groups(candidate)
-            goes_on = _examine_ticket(step, candidate, groups, asked_now=candidate.holder in asking)
+            goes_on = _examine_ticket(step, candidate, groups, passing, asked_now=candidate.holder in asking)
         else:
             groups = step.groups_of(candidate)
-            goes_on = _leave_for_its_worker(step, candidate, groups, workers)
+            goes_on = _leave_for_its_worker(step, candidate, groups, workers, passing)
         if not goes_on:
             walk.put_lane_aside()
         examined += looks(len(groups))
-        if examined >= step.bounds.examine or not walk.has_callers():
-            break
     step.groups.forget_spoken_for()
+    passing.count()
     step.settle()
 
 
@@ -66,21 +68,26 @@ def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
     return passes
 
 
-def _examine_ticket(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> bool:
+def _examine_ticket(
+    step: Step, ticket: TicketRow, groups: tuple[str, ...], passing: Passing, *, asked_now: bool
+) -> bool:
     """Whether the next ticket of its lane can be looked at."""
     if ticket.expires_at <= counted_now(step) and not asked_now:
         drop_ticket(step, ticket.holder, ticket.groups)
-    elif (blocked_by := step.groups.first_without_room(groups)) is not None:
+        step.groups.kept.end(ticket.key)
+    elif (blocked_by := step.groups.first_without_room_for(groups, ticket.key)) is not None:
         step.lanes.park(TICKETS, ticket.groups, ticket.holder, ticket.key, blocked_by)
+        passing.put_aside(ticket)
         return False
-    elif all(step.groups.get(name).has_room_unspoken() for name in groups):
-        _grant(step, ticket, groups, asked_now=asked_now)
+    elif all(step.groups.has_room_for(name, ticket.key, unspoken=True) for name in groups):
+        slots = _grant(step, ticket, groups, asked_now=asked_now)
+        passing.started(ticket.key, slots)
     else:
         return False
     return True
 
 
-def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> None:
+def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now: bool) -> dict[str, int]:
     token = step.draw_token()
     drop_ticket(step, ticket.holder, ticket.groups)
     slots = take_slots(step, groups, token, task=None, waited_ms=step.now - ticket.joined_at)
@@ -91,17 +98,24 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
     )
     if not asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
+    return slots
 
 
-def _leave_for_its_worker(step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity) -> bool:
+def _leave_for_its_worker(
+    step: Step, row: JobRow, groups: tuple[str, ...], workers: _FreeCapacity, passing: Passing
+) -> bool:
     """Whether the next job of its lane can be looked at."""
-    blocked_by = step.groups.first_without_room(groups[GATES:])
+    assert row.key is not None
+    key = row.key
+    blocked_by = step.groups.first_without_room_for(groups[GATES:], key)
     if blocked_by is not None:
         park_lane_of(step, row, blocked_by)
+        passing.put_aside(row)
         return False
-    if all(step.groups.get(name).has_room_unspoken() for name in groups):
+    if all(step.groups.has_room_for(name, key, unspoken=True) for name in groups):
         workers.speak_for(row.task)
         step.groups.speak_for(groups)
+        step.groups.kept.end(key)  # its slots are spoken for now
         return True
     return False
 

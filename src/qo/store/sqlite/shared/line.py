@@ -114,8 +114,16 @@ def note_disturbance(row: JobRow) -> None:
         row.undisturbed_key = row.key
 
 
+def end_turn(step: Step, row: JobRow) -> None:
+    """Begin to count anew how often the job is passed."""
+    if row.passed or row.turn:
+        row.passed, row.turn = 0, False
+        save(step.writes, row, "passed", "turn")
+
+
 def leave(step: Step, row: JobRow) -> None:
     """Leave the line and keep the key, so that the job can come back to its place."""
+    end_turn(step, row)
     assert row.key is not None
     assert row.lane is not None
     step.count_waiting(priority_of(row.key), -1)

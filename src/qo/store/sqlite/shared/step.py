@@ -19,7 +19,7 @@ from qo.store.sqlite.shared.groups import Groups
 from qo.store.sqlite.shared.lanes import Lanes
 from qo.store.sqlite.shared.rows import JobRow, names, row_groups, to_job, to_json
 from qo.store.sqlite.shared.writes import Writes
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Bounds
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, DEFAULT_TURN_AFTER, Bounds
 
 log = logging.getLogger("qo.store")
 
@@ -30,6 +30,7 @@ _COUNTERS = {
     "last_job": 0,
     "last_audit": 0,
     "lease_ms": DEFAULT_LEASE_MS,
+    "turn_after": DEFAULT_TURN_AFTER,
     "uncounted_ms": 0,
     "fallen_ms": 0,
     "renewed_since_gap": 1,

@@ -12,12 +12,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-import msgspec
-
-from qo.store.row import Json
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import COLUMNS, JobRow, names
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.tickets import TICKET_COLUMNS, TicketRow
+from qo.store.sqlite.shared.turns import keep_slots
 
 CALLERS = ""
 """The name in place of a task under which waiting callers are parked and opened."""
@@ -25,17 +24,6 @@ CALLERS = ""
 LARGEST_BATCH = 64
 NO_KEY = 1 << 53
 """Greater than every order key."""
-
-
-class TicketRow(msgspec.Struct):
-    holder: str
-    key: int
-    groups: Json
-    expires_at: int
-    lease_ms: int
-    wait_ms: int
-    worker: str | None
-    joined_at: int
 
 
 Candidate = JobRow | TicketRow
@@ -63,7 +51,7 @@ def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_tas
 
 
 _JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_task="task = ?1")
-_TICKETS = _table(TicketRow, "ticket", "groups", columns=", ".join(TicketRow.__struct_fields__), of_task="?1 = ''")
+_TICKETS = _table(TicketRow, "ticket", "groups", columns=TICKET_COLUMNS, of_task="?1 = ''")
 
 
 class _Lane:
@@ -85,20 +73,30 @@ class _Lane:
 class Walk:
     """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
 
-    `expected` is the probable number of candidates; at most so many are read at a time.
+    `expected` is the probable number of candidates; at most so many are read at a time. Which slots are kept for turns
+    is worked out when the walk begins. Room for a key never grows during a walk, and keys do, so what a kept slot stops
+    is not looked at again.
     """
 
     def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
+        keep_slots(step)
         batch = min(expected, LARGEST_BATCH)
+        self._groups = step.groups
         self._sources = [_Source(step, task, batch) for task in tasks]
         self._passes = passes
         self._lane: _Lane | None = None
 
     def __iter__(self) -> Iterator[Candidate]:
-        while (first := self._first()) is not None:
-            source, key = first
-            candidate, self._lane = source.take(key)
+        while (candidate := self.next()) is not None:
             yield candidate
+
+    def next(self) -> Candidate | None:
+        first = self._first()
+        if first is None:
+            return None
+        source, key = first
+        candidate, self._lane = source.take(key)
+        return candidate
 
     def put_lane_aside(self) -> None:
         """No more of the lane of the last candidate."""
@@ -123,7 +121,7 @@ class Walk:
             key = source.key
             if key is None:
                 self._sources.remove(source)  # it gets no new candidates during a walk
-            elif key < first_key:
+            elif key < first_key and (source.task == CALLERS or self._groups.gate_lets_by(source.task, key)):
                 first, first_key = source, key
         return None if first is None else (first, first_key)
 
@@ -196,7 +194,7 @@ class _Source:
         while self._lanes:
             key, lane = self._lanes[0]
             # A group that became full during this walk has no more candidates.
-            if not lane.is_over and (lane.parked is None or self._step.groups.has_room(lane.parked)):
+            if not lane.is_over and (lane.parked is None or self._step.groups.has_room_for(lane.parked, key)):
                 return key
             heapq.heappop(self._lanes)
         return None
@@ -223,13 +221,13 @@ class _Source:
     # --- parked in open groups --------------------------------------------------------------------------------
 
     def _parked_key(self) -> int | None:
-        has_room = self._step.groups.has_room
-        while self._advanced and not has_room(self._advanced[0][1]):
+        has_room_for = self._step.groups.has_room_for
+        while self._advanced and not has_room_for(self._advanced[0][1], self._advanced[0][0]):
             heapq.heappop(self._advanced)
         while True:
             if not self._open and self._open_after is not None:
                 self._fetch_open(self._open_after)
-            if not self._open or has_room(self._open[0][1]):
+            if not self._open or has_room_for(self._open[0][1], self._open[0][0]):
                 break
             self._open.popleft()
         if self._advanced and (not self._open or self._advanced[0] < self._open[0]):
