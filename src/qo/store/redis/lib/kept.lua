@@ -60,7 +60,7 @@ local function asks_for(turn, asking)
   end
   local near, all, has_near_room = {}, {}, true
   for _, group in ipairs(groups.of(turn.names)) do
-    if group.paused or group.closed_until then
+    if group.paused or group.closed_until or group.limit == 0 then
       return NONE
     elseif group.limit and group.name ~= 'global' then
       all[#all + 1] = group.name
