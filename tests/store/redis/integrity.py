@@ -91,6 +91,9 @@ def _differences_of_counters(keys: Keys) -> Iterator[str]:
     in_line = counters.get("in_line", 0)
     if in_line != len(keys["line"]):
         yield f"  'counters': {in_line} jobs are in line by them, and yet there are {sorted(keys['line'])}"
+    for name in ("turns", "kept"):
+        if counters.get(name, 0) != len(keys[name]):
+            yield f"  'counters': {name} is {counters[name]} by them, and yet it is {keys[name]}"
     for index in ("due", "spans", "closed", "expiry", "ticket_expiry"):
         soonest, first = counters.get(f"soonest_{index}"), min(keys[index].values(), default=None)
         if first is not None and soonest > first:
@@ -162,6 +165,8 @@ class _Indexes:
         if row.state == State.QUEUED:
             self.put("line", row.number, row.key)
             self.put("aged", row.number, row.aged_at)
+            if row.turn:
+                self.put("turns", f"job:{row.number}", None)
             self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key or 0
         if row.key is not None and was_moved(place_of(row.key)):
             self.put("moved", str(place_of(row.key)), row.number)
@@ -226,6 +231,8 @@ class _Indexes:
         for holder, ticket in self.keys["tickets"].items():
             self.lanes.setdefault((CALLERS, lane_of_caller(ticket)), {})[holder] = ticket["key"]
             self.put("ticket_expiry", f"{ticket['key']:016d}{holder}", ticket["expires_at"])
+            if ticket.get("turn"):
+                self.put("turns", f"caller:{holder}", None)
 
     # --- lanes and groups -------------------------------------------------------------------------------------
 

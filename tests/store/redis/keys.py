@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PACKED_ROWS = {"jobs", "groups", "leases", "tickets", "users", "tasks", "workers", "averages", "audit", "records"}
 PACKED_ROWS |= {"idle_workers"}
 CONTENTS = {"payloads", "checkpoints", "results"}
-ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents"}
+ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents", "kept"}
 PACKED = {*PACKED_ROWS, "claims"}
 FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 
@@ -25,7 +25,7 @@ COUNTERS = [
     *("newest_event", "newest_signal", "oldest_event", "next_sequence", "last_token", "last_job", "oldest_job"),
     *("last_audit", "forget_from", "noted_at", "lease_ms", "uncounted_ms", "fallen_ms", "renewed_since_gap"),
     *("token_at_gap", "waiting_callers", "soonest_due", "soonest_spans", "soonest_closed", "soonest_expiry"),
-    *("soonest_ticket_expiry", "in_line"),
+    *("soonest_ticket_expiry", "in_line", "turns", "turn_after", "kept"),
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 
@@ -86,6 +86,8 @@ def _decoded(name: str, kind: str, value: Any) -> dict[Any, Any]:
             return {int(id_.removesuffix(b"-0")): _entry(dict(_pairs(fields))) for id_, fields in value}
         case _ if name == "counters":
             return dict(zip(COUNTERS, msgspec.msgpack.decode(value), strict=True))
+        case _ if name == "kept":
+            return dict(msgspec.msgpack.decode(value))
         case _:
             return {0: value}
 

@@ -12,7 +12,7 @@ from qo.job import State, moment
 from qo.policy.ordering import priority_of
 from qo.store.redis.rows import plain_token, to_job
 from qo.store.row import groups_of_row
-from qo.values import DEFAULT_LEASE_MS, Mean, Standing
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Standing
 from tests.store.redis.integrity import check_integrity
 from tests.store.redis.keys import Keys, audit_entries, lane_of_caller, lane_of_job, parked_in, read_all
 
@@ -57,6 +57,8 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
                 "expires_at": ticket["expires_at"],
                 "lease_ms": ticket["lease_ms"],
                 "wait_ms": ticket["wait_ms"],
+                "passed": ticket.get("passed", 0),
+                "turn": ticket.get("turn", False),
             }
             for holder, ticket in keys["tickets"].items()
         },
@@ -101,6 +103,7 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
         "clock": {
             "noted_at": counters.get("noted_at") or None,
             "lease_ms": counters.get("lease_ms", DEFAULT_LEASE_MS),
+            "turn_after": counters.get("turn_after", DEFAULT_TURN_AFTER),
             "uncounted_ms": counters.get("uncounted_ms", 0),
             "fallen_ms": counters.get("fallen_ms", 0),
             "renewed_since_gap": bool(counters.get("renewed_since_gap", True)),
@@ -139,6 +142,8 @@ def _jobs(keys: Keys) -> dict[str, Any]:
             "checkpoint": keys["checkpoints"].get(row.number),
             "contact": keys["contacts"].get(row.number),
             "number": int(row.number),
+            "passed": row.passed,
+            "turn": row.turn,
         }
         for row in keys["jobs"].values()
     }

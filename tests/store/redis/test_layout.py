@@ -172,6 +172,15 @@ async def callers(store: RedisStore) -> None:
     await acquire(store, "passing", "free for all")
 
 
+async def turns(store: RedisStore) -> None:
+    await register(store, "w2", "turning", turn_after=1)
+    await limit(store, "one", 1)
+    await limit(store, "other", 1)
+    await submit(store, "passed", task="turning", groups=("one", "other"))
+    await limit(store, "other", 0)
+    assert await claim(store, tasks=["turning"]) == []
+
+
 async def what_is_counted(store: RedisStore) -> None:
     await store.observe([(Average(name="seconds", first=1.0, weight=0.5), 2.0)])
     await store.observe(errors={"work": [0.5]})
@@ -188,7 +197,7 @@ async def retention(store: RedisStore) -> None:
         pass
 
 
-CHAPTERS = (idle_worker, line_and_limits, people_and_time, callers, what_is_counted, retention)
+CHAPTERS = (idle_worker, line_and_limits, people_and_time, callers, turns, what_is_counted, retention)
 """of a varied history; each leaves keys that a later one may remove, so all are looked at after each"""
 
 

@@ -190,6 +190,8 @@ def blockers(reply: Reply, given: Given) -> Blockers:
         job=found,
         ahead=None if found.position is None else found.position - 1,
         groups=groups(reply, given),
+        kept_for={name: tuple(lacks) for name, lacks in reply.answer["kept_for"]},
+        turn=tuple(reply.answer["turn"]),
         waits_for=reply.answer.get("waits_for"),
         waits_for_state=None if state is None else State(state),
         has_worker=reply.answer["has_worker"],

@@ -61,10 +61,7 @@ class Reading(Calling):
         while True:
             # In parts: a call ends early where jobs have many groups.
             answer = (await self._run("line", {"last": cursor.last, "limit": left})).answer
-            found += (
-                InLine(id=each["id"], task=each["task"], tier=each.get("tier"), groups=tuple(each["groups"]))
-                for each in answer["line"]
-            )
+            found += map(wire.in_line, answer["line"])
             left -= len(answer["line"])
             if answer["at_the_end"]:
                 return LinePage(jobs=tuple(found), queued=answer["queued"])

@@ -22,6 +22,7 @@ from qo.values import (
     Grant,
     GroupStatus,
     Held,
+    InLine,
     LimitChange,
     LimitIgnored,
     Outcome,
@@ -103,6 +104,7 @@ def registration(item: Registration) -> dict[str, Any]:
         "limits": list(item.limits) or None,
         "lifetime_ms": item.lifetime_ms,
         "lease_ms": item.lease_ms,
+        "turn_after": item.turn_after,
         "host": item.host,
         "pid": item.pid,
     }
@@ -230,6 +232,17 @@ def event_of(found: Sequence[Any]) -> Event:
     return Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=from_json(detail))
 
 
+def in_line(found: Mapping[str, Any]) -> InLine:
+    return InLine(
+        id=found["id"],
+        task=found["task"],
+        tier=found.get("tier"),
+        groups=tuple(found["groups"]),
+        passed=found.get("passed", 0),
+        turn=found.get("turn", False),
+    )
+
+
 def group_status(found: Mapping[str, Any]) -> GroupStatus:
     source, closed_until = found.get("source"), found.get("closed_until")
     return GroupStatus(
@@ -240,6 +253,7 @@ def group_status(found: Mapping[str, Any]) -> GroupStatus:
         closed_until=None if closed_until is None else moment(closed_until),
         active=found["active"],
         waiting=found["waiting"],
+        kept=found.get("kept"),
         slots=tuple(
             SlotInfo(
                 slot_id=slot["slot_id"],

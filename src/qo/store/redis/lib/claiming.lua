@@ -3,6 +3,7 @@
 -- No scan: jobs that are known to be blocked are not candidates, so a claim costs only the jobs that it takes
 -- and those that it finds blocked for the first time.
 -- include lib/hand_over.lua
+-- include lib/passing.lua
 -- include lib/answer.lua
 -- exports claiming
 
@@ -39,17 +40,54 @@ function claiming.take(worker, task_names, capacity, lease_ms, claim)
     local row = rows.get(number)
     local wanted = tasks.groups_of(row)
     examined = examined + groups.looks(wanted)
-    local blocked_by = groups.first_without_room(wanted, GATES + 1)
+    local blocked_by = groups.first_without_room(wanted, GATES + 1, row.key)
     if blocked_by then
       line.park(row, blocked_by)
+      passing.note_aside(row)
     else
       local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
       taken[#taken + 1] = { row = row, held = held, expires_at = step.now + lease_ms }
       taken_bytes = taken_bytes + rows.size(row)
+      passing.note_taker(row.key, wanted)
     end
   end
+  passing.end_walk()
   hand_over()
   return taken, more, taken_bytes
+end
+
+local function is_claimable(task)
+  if kept.count() == 0 then
+    return call('EXISTS', written(key('ready:', task)), written(key('open:', task))) > 0
+  end
+  local gate = groups.get(task)
+  local ready = call('ZRANGE', written(key('ready:', task)), 0, 0, 'WITHSCORES')
+  if ready[1] and groups.has_room_for(gate, tonumber(ready[2])) then
+    return true
+  end
+  -- All of these groups have a free slot. It may be kept in as many as that.
+  local open = call('ZRANGE', written(key('open:', task)), 0, kept.count(), 'WITHSCORES')
+  for i = 1, #open, 2 do
+    local order_key = tonumber(open[i + 1])
+    if groups.has_room_for(gate, order_key) and groups.has_room_for(groups.get(open[i]), order_key) then
+      return true
+    end
+  end
+  return false
+end
+
+function claiming.might_find(task_names)
+  -- Whether a claim for these tasks would have something to look at.
+  if line.length() == 0 then
+    return false
+  end
+  kept.begin()
+  local found = false
+  for _, task in ipairs(task_names) do
+    found = found or groups.gates_open(task) and is_claimable(task)
+  end
+  kept.forget()
+  return found
 end
 
 function claiming.taken_before(claim)

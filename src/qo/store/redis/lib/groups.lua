@@ -16,10 +16,11 @@ local settings_changed -- how often a group got its first settings or lost its l
 local touched -- those that were changed since they were settled
 local spoken_for -- those with slots that are spoken for
 local made_claimable -- by task: how many jobs this step has made claimable
+local slots_changed -- whether this step has taken or freed a slot, or changed a limit or a pause
 
 at_the_beginning[#at_the_beginning + 1] = function()
   read, order, made_claimable, touched, spoken_for = {}, {}, {}, {}, {}
-  lists, with_settings, settings_changed = {}, {}, 0
+  lists, with_settings, settings_changed, slots_changed = {}, {}, 0, false
 end
 local CALLERS = '' -- the "task" under which waiting callers are parked and opened
 
@@ -97,8 +98,20 @@ function groups.has_room(group)
   return not group.paused and not group.closed_until and (not group.limit or group.active < group.limit)
 end
 
-function groups.has_room_unspoken(group)
-  return groups.has_room(group) and (not group.limit or group.active + group.spoken_for < group.limit)
+local function kept_before(group, order_key)
+  -- How many slots are kept for a turn before this key; `lib/kept.lua` sets `kept_from` during a walk.
+  return group.kept_from and order_key and group.kept_from < order_key and 1 or 0
+end
+
+function groups.has_room_for(group, order_key)
+  -- For the job or caller with this key. Without a key: whether it has room at all.
+  return groups.has_room(group)
+    and (not group.kept_from or group.active + kept_before(group, order_key) < group.limit)
+end
+
+function groups.has_room_unspoken(group, order_key)
+  return groups.has_room(group)
+    and (not group.limit or group.active + group.spoken_for + kept_before(group, order_key) < group.limit)
 end
 
 function groups.gates_open(task)
@@ -109,10 +122,10 @@ function groups.gates_open_unspoken(task)
   return groups.has_room_unspoken(groups.get('global')) and groups.has_room_unspoken(groups.get(task))
 end
 
-function groups.first_without_room(names, first)
+function groups.first_without_room(names, first, order_key)
   local all = groups.of(names)
   for _, i in ipairs(places_with_settings(names)) do
-    if i >= first and not groups.has_room(all[i]) then
+    if i >= first and not groups.has_room_for(all[i], order_key) then
       return names[i]
     end
   end
@@ -127,10 +140,10 @@ function groups.looks(names)
   return groups.looks_of(#names)
 end
 
-function groups.all_have_room_unspoken(names)
+function groups.all_have_room_unspoken(names, order_key)
   local all = groups.of(names)
   for _, i in ipairs(places_with_settings(names)) do
-    if not groups.has_room_unspoken(all[i]) then
+    if not groups.has_room_unspoken(all[i], order_key) then
       return false
     end
   end
@@ -180,6 +193,7 @@ end
 function groups.take(name, token)
   local group = groups.get(name)
   touch(group)
+  slots_changed = true
   local number = slot_numbers.next(group)
   if not group.limit or group.active == 0 then
     later('SADD', key('holding'), name)
@@ -192,6 +206,7 @@ end
 function groups.free(name, token, number)
   local group = groups.get(name)
   touch(group)
+  slots_changed = true
   group.active = group.active - 1
   group.returned = group.returned or {}
   group.returned[#group.returned + 1] = number
@@ -203,6 +218,7 @@ end
 function groups.store(group)
   -- A group without settings has no entry.
   touch(group)
+  slots_changed = true
   local was_stored = group.stored
   group.stored = (group.limit or group.paused or group.closed_until) and true or false
   if group.stored ~= was_stored then
@@ -239,6 +255,10 @@ end
 
 -- --- parked lanes and the open index --------------------------------------------------------------------------
 
+function groups.slots_changed()
+  return slots_changed
+end
+
 function groups.made_claimable()
   return made_claimable
 end
@@ -265,6 +285,12 @@ function groups.note_parked(name, task, jobs)
   touch(group)
   group.parked = group.parked or {}
   group.parked[task] = (group.parked[task] or 0) + jobs
+  group.parks = nil
+end
+
+function groups.tasks_parked(group)
+  -- The tasks of all that is parked in the group, which must be settled.
+  return group.parks or call('HKEYS', key('parks:', group.name))
 end
 
 local function free_slots(group)
@@ -294,8 +320,10 @@ local function room_changed(group, room)
   for task in pairs(group.parked or NONE) do
     parked[task] = 0 -- it may have nothing here any more, and still be in the index
   end
+  group.parks = {}
   for i = 1, #stored, 2 do
     parked[stored[i]] = tonumber(stored[i + 1])
+    group.parks[#group.parks + 1] = stored[i]
   end
   for task, jobs in pairs(parked) do
     refresh_open(group, task, room)
@@ -305,6 +333,19 @@ local function room_changed(group, room)
   end
   if room then
     group.opened = true
+  end
+end
+
+function groups.note_room(group)
+  -- The group has room for more than before, though it had room already.
+  room_changed(group, true)
+end
+
+function groups.forget_room()
+  -- Workers were woken for all that has room by now.
+  made_claimable = {}
+  for _, name in ipairs(order) do
+    read[name].opened = nil
   end
 end
 

@@ -1,6 +1,7 @@
 -- hand_over: give free slots to waiting callers, without passing a job or caller that could go first. Runs at the end
 -- of every step that writes, and reads nothing when no caller waits. The contract is at `Store.acquire`.
 -- include lib/walk.lua
+-- include lib/passing.lua
 -- include lib/workers.lua
 -- exports hand_over
 
@@ -41,30 +42,35 @@ end
 local function examine_ticket(ticket, asked_now, taken)
   if ticket.expires_at <= step.counted_now() and not asked_now then
     tickets.drop(ticket)
+    kept.ended(ticket.key)
     return
   end
-  local blocked_by = groups.first_without_room(ticket.groups, 1)
+  local blocked_by = groups.first_without_room(ticket.groups, 1, ticket.key)
   if blocked_by then
     tickets.park(ticket, blocked_by)
+    passing.note_aside(ticket)
     return
   end
-  if groups.all_have_room_unspoken(ticket.groups) then
+  if groups.all_have_room_unspoken(ticket.groups, ticket.key) then
     grant(ticket, asked_now)
+    passing.note_taker(ticket.key, ticket.groups)
   else
     walk.pass_over(taken)
   end
 end
 
 local function leave_for_its_worker(row, names, free, taken)
-  local blocked_by = groups.first_without_room(names, GATES + 1)
+  local blocked_by = groups.first_without_room(names, GATES + 1, row.key)
   if blocked_by then
     line.park(row, blocked_by)
+    passing.note_aside(row)
     return
   end
-  if groups.all_have_room_unspoken(names) then
+  if groups.all_have_room_unspoken(names, row.key) then
     local worker = worker_for(free, row.task)
     worker.left = worker.left - 1
     groups.speak_for(names)
+    kept.ended(row.key)
   else
     walk.pass_over(taken)
   end
@@ -91,7 +97,7 @@ local function hand_over(asking)
     return task ~= CALLERS and not (worker_for(free, task) and groups.gates_open_unspoken(task))
   end
   local examined = 0
-  while examined < step.bounds.examine do
+  while examined < step.bounds.examine and walk.has_callers(all) do
     local task, member, taken = walk.next(all, passes)
     if not task then
       break
@@ -107,10 +113,8 @@ local function hand_over(asking)
       leave_for_its_worker(row, names, free, taken)
     end
     examined = examined + groups.looks(names)
-    if not walk.has_callers(all) then
-      break
-    end
   end
   groups.forget_spoken_for()
   lanes.settle()
+  passing.end_walk()
 end

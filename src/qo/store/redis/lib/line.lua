@@ -1,6 +1,7 @@
 -- Join, enter and leave the line. The rules are in `store/__init__.py`, the order key in `policy/ordering.py`.
 -- These functions change the row and every index; the row is written at the end of the step.
 -- include lib/lanes.lua
+-- include lib/turns.lua
 -- exports line
 
 local line = {}
@@ -160,6 +161,9 @@ local function change_key(row, order_key)
   count(order_key, 1)
   later('ZADD', key('line'), order_key, row.number)
   row.key = order_key
+  if row.turn then
+    turns.touch()
+  end
   rows.save(row)
 end
 
@@ -203,6 +207,7 @@ function line.leave(row)
   step.set_counter('in_line', line.length() - 1)
   take_out(key('line'), row)
   take_out(key('aged'), row)
+  turns.begin_anew(row)
   row.aged_at = nil
   rows.save(row)
 end

@@ -1,5 +1,6 @@
 -- Groups as readers see them.
 -- include lib/lease.lua
+-- include lib/kept.lua
 -- exports status
 
 local status = {}
@@ -21,7 +22,8 @@ local function slots_of(name)
   return slots
 end
 
-function status.of(name, with_slots)
+function status.of(name, asking, with_slots)
+  -- `asking`: by group, those with a turn that ask for a slot of it.
   local group = groups.get(name)
   local waiting = 0
   for _, jobs in ipairs(call('HVALS', key('parks:', name))) do
@@ -30,6 +32,6 @@ function status.of(name, with_slots)
   return {
     group = name, limit = group.limit, source = group.source, paused = group.paused,
     closed_until = group.closed_until and group.closed_until + step.counter('fallen_ms'), active = call('ZCARD', key('held:', name)), waiting = waiting,
-    slots = with_slots and slots_of(name) or nil,
+    kept = asking[name] and asking[name][1].name, slots = with_slots and slots_of(name) or nil,
   }
 end

@@ -1,5 +1,6 @@
 -- Tickets: callers that wait for slots without a job.
 -- include lib/lanes.lua
+-- include lib/turns.lua
 -- exports tickets
 
 local tickets = {}
@@ -30,9 +31,14 @@ function tickets.holder_of(member)
   return member:sub(17)
 end
 
-function tickets.save(ticket)
+function tickets.keep(ticket)
+  -- Save a ticket whose time has not changed.
   known_tickets[ticket.holder] = ticket
   later('HSET', key('tickets'), ticket.holder, cmsgpack.pack(ticket))
+end
+
+function tickets.save(ticket)
+  tickets.keep(ticket)
   step.comes('ticket_expiry', ticket.expires_at, expiry_member(ticket))
 end
 
@@ -53,6 +59,7 @@ end
 
 function tickets.drop(ticket)
   lanes.leave(tickets.lane_of(ticket), ticket.holder)
+  turns.begin_anew(ticket)
   known_tickets[ticket.holder] = false
   step.set_counter('waiting_callers', step.counter('waiting_callers') - 1)
   later('HDEL', key('tickets'), ticket.holder)

@@ -7,9 +7,11 @@
 -- `idle_workers` has the workers that are idle now. In `idle:<task>` a name stays until a later step finds it there: a
 -- worker may have many tasks and is soon idle again, and removing it from all of them would delay the start of a job.
 -- include lib/claiming.lua
+-- include lib/reopened.lua
 -- exports wake
 
 local wake = {}
+local ROUNDS_AT_MOST = 8 -- of waking in one step; what is left then is found when workers look again
 local TOLD_AT_MOST = 10 -- of those put down as idle for a task who do not listen any more
 
 local function idle_state(worker)
@@ -65,9 +67,10 @@ local function is_listening(worker)
 end
 
 local given_bytes -- in this step, for offers
+local has_claimed -- for an idle worker, since groups were last looked at
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  given_bytes = 0
+  given_bytes, has_claimed = 0, false
 end
 
 local function claim_for(worker, idle)
@@ -76,7 +79,7 @@ local function claim_for(worker, idle)
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
   local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
-  given_bytes = given_bytes + taken_bytes
+  given_bytes, has_claimed = given_bytes + taken_bytes, true
   if taken[1] then
     return claiming.leases(taken)[1], taken[1].row.task
   end
@@ -98,6 +101,8 @@ local function wake_for(task, counts)
       if not message then
         return -- then no worker of this task would find a job
       end
+    elseif turns.are_there() and not claiming.might_find(idle.tasks) then
+      return -- the free slots are kept
     end
     given = given or task
     counts[given] = (counts[given] or 0) - 1
@@ -169,8 +174,7 @@ local function tell_to_look_again()
   end
 end
 
-local function wake_workers()
-  lanes.settle()
+local function wake_for_all()
   count_behind_gates()
   local counts = {} -- as they are now: claims for workers change them
   for task, count in pairs(groups.made_claimable()) do
@@ -184,6 +188,27 @@ local function wake_workers()
     if task ~= CALLERS then
       wake_for(task, counts)
     end
+  end
+end
+
+local function is_more_open()
+  -- Whether claims for idle workers have changed which slots are kept, so that others have room again.
+  if not has_claimed then
+    return false
+  end
+  has_claimed = false
+  groups.forget_room()
+  return reopened.look()
+end
+
+local function wake_workers()
+  lanes.settle()
+  reopened.look()
+  wake_for_all()
+  local rounds = 1
+  while rounds < ROUNDS_AT_MOST and is_more_open() do
+    wake_for_all()
+    rounds = rounds + 1
   end
   if step.comes_sooner then
     tell_to_look_again()

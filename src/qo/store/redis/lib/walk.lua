@@ -4,8 +4,11 @@
 -- lanes whose first one was taken already. The open index is only read; the lanes parked in a group are read from the
 -- first one on, as far as they are wanted, and so are the members of a lane. Nothing is settled during a walk, so no
 -- index shows a lane for a second time.
+--
+-- Whether a kept slot leaves room for a candidate is asked when it is the smallest of all. All turns before it are dealt
+-- with then, so the answer holds for everything behind it, too: in that group, or of that task.
 -- include lib/lease.lua
--- include lib/tickets.lua
+-- include lib/kept.lua
 -- exports walk
 
 local walk = {}
@@ -54,8 +57,8 @@ local function load_jobs(found)
   line.look_up_lanes(rows.of(numbers))
 end
 
-local function has_room(group)
-  return groups.has_room(groups.get(group))
+local function has_room(group, order_key)
+  return groups.has_room_for(groups.get(group), order_key)
 end
 
 local function open_group(from)
@@ -101,7 +104,7 @@ local function go_on(candidates)
   -- After the candidate that was examined last, the next of its lane is one: unless the lane was parked or passed over.
   local last = candidates.last
   candidates.last = nil
-  if not last or last.is_over or (last.lane.group and not has_room(last.lane.group)) then
+  if not last or last.is_over or (last.lane.group and not has_room(last.lane.group, last.key)) then
     return
   end
   local member, order_key = lanes.nth(last.lane, last.passed + 1, last.ahead)
@@ -138,7 +141,7 @@ local function take_begun(begun)
   return from
 end
 
-local function begin_lane(task, member)
+local function begin_lane(task, member, order_key)
   local lane
   if task == CALLERS then
     lane = tickets.lane_of(tickets.get(member))
@@ -146,13 +149,16 @@ local function begin_lane(task, member)
     lane = line.lane_of(rows.get(member))
   end
   -- The more lanes there are, the fewer will probably be taken from each.
-  return { lane = lane, member = member, passed = 0, ahead = math.ceil(batch / lanes_found) }
+  return { lane = lane, member = member, key = order_key, passed = 0, ahead = math.ceil(batch / lanes_found) }
 end
 
 -- --- the next candidate -----------------------------------------------------------------------------------------
 
 local function first_of(candidates)
   -- The smallest key of a task's candidates, and how to take it.
+  if candidates.are_over then
+    return
+  end
   go_on(candidates)
   local best, key_of_best
   local _, ready_key = head(candidates.ready)
@@ -194,15 +200,16 @@ local function take(candidates, from)
     from.group, from.read = group, candidates.ready.read
     candidates.parked[#candidates.parked + 1] = from
   end
-  local member = head(from)
+  local member, order_key = head(from)
   skip(from)
-  candidates.last = begin_lane(candidates.task, member)
+  candidates.last = begin_lane(candidates.task, member, order_key)
   return candidates.last
 end
 
 function walk.over(task_names, expected)
   -- `expected` is the probable number of candidates; so many are read at a time.
   batch, lanes_found = math.min(math.max(expected, 1), LARGEST_BATCH), 0
+  kept.begin()
   local all = {}
   for _, task in ipairs(task_names) do
     local known = task ~= CALLERS and line.candidates(task) or nil
@@ -213,8 +220,45 @@ function walk.over(task_names, expected)
   return all
 end
 
-function walk.first(all, passes)
-  -- The first candidate of all tasks that are not skipped: its task, and where to take it from.
+local function group_of(candidates, from)
+  -- The group that the next candidate from there is parked in.
+  if from == candidates.open then
+    return (head(from))
+  elseif from == candidates.begun then
+    return from[#from].lane.group
+  end
+  return from.group
+end
+
+local function drop(candidates, from)
+  -- Nothing more that is parked in the group of the next candidate from there.
+  if from == candidates.open then
+    skip(from)
+  elseif from == candidates.begun then
+    from[#from] = nil
+  else
+    from.found, from.at, from.ended = NONE, 1, true
+  end
+end
+
+local function is_left_room(candidates, from, order_key)
+  -- Whether kept slots leave room for this candidate, which is the smallest; else it is dropped.
+  if kept.count() == 0 then
+    return true
+  end
+  if candidates.task ~= CALLERS and not groups.has_room_unspoken(groups.get(candidates.task), order_key) then
+    candidates.are_over = true
+    return false
+  end
+  local group = group_of(candidates, from)
+  if group and not has_room(group, order_key) then
+    drop(candidates, from)
+    return false
+  end
+  return true
+end
+
+local function smallest(all, passes)
   local best, from, best_key
   for i = #all, 1, -1 do
     local candidates = all[i]
@@ -227,6 +271,15 @@ function walk.first(all, passes)
       end
     end
   end
+  return best, from, best_key
+end
+
+function walk.first(all, passes)
+  -- The first candidate of all tasks that are not skipped: its task, and where to take it from.
+  local best, from, order_key
+  repeat
+    best, from, order_key = smallest(all, passes)
+  until not best or is_left_room(best, from, order_key)
   return best, from
 end
 
@@ -244,10 +297,57 @@ function walk.pass_over(taken)
   taken.is_over = true
 end
 
+local function read_on(from)
+  -- Read more behind what is known, without skipping any of it.
+  local found = call('ZRANGEBYSCORE', written(from.name), from.after, '+inf', 'WITHSCORES', 'LIMIT', 0, batch)
+  from.ended = #found < 2 * batch
+  for _, value in ipairs(found) do
+    from.found[#from.found + 1] = value
+  end
+  from.after = #found > 0 and '(' .. found[#found] or from.after
+end
+
+local function is_any_open(from)
+  -- Whether a group in the open index has room for the first one that is parked there.
+  local at = head(from) and from.at
+  while at do
+    local name, order_key = from.found[at], tonumber(from.found[at + 1])
+    if has_room(name, order_key) then
+      return true
+    end
+    at = at + 2
+    if at > #from.found and not from.ended then
+      read_on(from)
+    end
+    at = at <= #from.found and at
+  end
+  return false
+end
+
+local function is_any_there(candidates)
+  -- As things are now: what is kept may change with each candidate that is dealt with, so nothing is dropped here.
+  go_on(candidates)
+  if head(candidates.ready) or is_any_open(candidates.open) then
+    return true
+  end
+  for _, from in ipairs(candidates.parked) do
+    local _, order_key = head(from)
+    if order_key and has_room(from.group, order_key) then
+      return true
+    end
+  end
+  for _, from in ipairs(candidates.begun) do
+    if not from.lane.group or has_room(from.lane.group, from.key) then
+      return true
+    end
+  end
+  return false
+end
+
 function walk.has_callers(all)
   for _, candidates in ipairs(all) do
-    if candidates.task == CALLERS and first_of(candidates) then
-      return true
+    if candidates.task == CALLERS then
+      return is_any_there(candidates)
     end
   end
   return false

@@ -1,8 +1,13 @@
 -- Registered workers, and the live ones among them, by name.
--- include lib/step.lua
+-- include lib/rows.lua
 -- exports workers
 
 local workers = {}
+local served -- by task: whether a live worker handles it; nil until it is asked for
+
+at_the_beginning[#at_the_beginning + 1] = function()
+  served = nil
+end
 
 local function unpacked(name, text)
   local worker = cmsgpack.unpack(text)
@@ -49,6 +54,19 @@ function workers.live()
     end
   end
   return live
+end
+
+function workers.serve(task)
+  -- Whether a live worker handles the task. Asked for after this step has changed what it changes of workers.
+  if not served then
+    served = {}
+    for _, worker in ipairs(workers.all()) do
+      for _, name in ipairs(worker.expires_at > step.now and worker.tasks or NONE) do
+        served[name] = true
+      end
+    end
+  end
+  return served[task]
 end
 
 function workers.takes(worker, task)

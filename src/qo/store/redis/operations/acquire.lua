@@ -21,10 +21,12 @@ local function grant_at_once(wanted)
   if groups.first_without_room(wanted.groups, 1) then
     return false
   end
-  line.drawn_place(0)
+  local order_key = line.order_key(wanted.priority, line.drawn_place(0))
   lease.grant({
     holder = wanted.holder, groups = wanted.groups, worker = wanted.worker, joined_at = step.now,
   }, wanted.lease_ms)
+  passing.note_taker(order_key, wanted.groups)
+  passing.end_walk()
   return true
 end
 

@@ -1,7 +1,8 @@
 -- blockers: what stands between a job and its start.
 --
 -- Arguments  job_id
--- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task, and the
+-- Answers    the job, its groups without room for it, and of those before it that slots are kept for, their groups without
+--            room; the groups in which a slot is kept for it; the phase it waits for, whether a live worker handles its task, and the
 --            worker that was heard of last; refused: no_job
 -- flags no-writes
 -- include lib/status.lua
@@ -12,10 +13,30 @@ local row = rows.find(arguments.job_id)
 if not row then
   return step.refuse('no_job', { id = arguments.job_id })
 end
-local full = {}
+
+local asking = kept.now()
+local full, kept_for, turn = {}, {}, {}
+
+local function without_room(turn_before)
+  local names = {}
+  for _, group in ipairs(groups.of(turn_before.names)) do
+    if not groups.has_room(group) then
+      names[#names + 1] = group.name
+    end
+  end
+  return names
+end
+
 for _, group in ipairs(groups.of(tasks.groups_of(row))) do
+  local first = row.state == 'queued' and asking[group.name] and asking[group.name][1]
+  if first and first.waiting == row then
+    turn[#turn + 1] = group.name
+  end
   if not groups.has_room(group) then
-    full[#full + 1] = status.of(group.name, true)
+    full[#full + 1] = status.of(group.name, asking, true)
+  elseif first and first.key < row.key and group.active + 1 >= group.limit then
+    full[#full + 1] = status.of(group.name, asking, true)
+    kept_for[#kept_for + 1] = { first.name, without_room(first) }
   end
 end
 local waits_for, waits_for_state
@@ -40,6 +61,6 @@ for _, worker in ipairs(workers.all()) do
   end
 end
 return answer.send({
-  jobs = { answer.job(row) }, groups = full, waits_for = waits_for, waits_for_state = waits_for_state,
+  jobs = { answer.job(row) }, groups = full, kept_for = kept_for, turn = turn, waits_for = waits_for, waits_for_state = waits_for_state,
   has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
 })

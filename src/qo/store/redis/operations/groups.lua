@@ -6,10 +6,11 @@
 -- flags no-writes
 -- include lib/status.lua
 
+local asking = kept.now()
 if arguments.names then
   local found = {}
   for i, name in ipairs(arguments.names) do
-    found[i] = status.of(name, true)
+    found[i] = status.of(name, asking, true)
   end
   return step.answer({ groups = found })
 end
@@ -26,6 +27,6 @@ end
 table.sort(names, comes_before)
 local found = {}
 for i, name in ipairs(names) do
-  found[i] = status.of(name)
+  found[i] = status.of(name, asking)
 end
 return step.answer({ groups = found })

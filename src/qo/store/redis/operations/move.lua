@@ -123,6 +123,7 @@ for _, each in ipairs(moves) do
   take_place(neighbour, order_key)
 end
 row.priority = other.priority
+turns.begin_anew(row)
 line.note_displacement(row, 'moved', line.order_key(band, place))
 line.enter_again(row, line.order_key(band, place))
 take_place(row, row.key)

@@ -1,6 +1,6 @@
 -- register: a worker has started, or is gone.
 --
--- Arguments  name, instance, replaces, tasks (none: gone), capacity, limits, lifetime_ms, lease_ms, host, pid
+-- Arguments  name, instance, replaces, tasks (none: gone), capacity, limits, lifetime_ms, lease_ms, turn_after, host, pid
 -- Answers    a live worker that has the name already, and then nothing is written; else the configuration's limits that
 --            changed, and limits that a stronger source keeps out; the time
 -- Events     limit, where changed. Audit "limit" for the configuration's, where changed
@@ -32,6 +32,7 @@ end
 
 local known = workers.find(arguments.name)
 local is_own = known and known.instance == arguments.instance
+turns.touch() -- tasks may get a worker or lose one, or have other groups
 
 if not arguments.tasks then
   if is_own or not known then
@@ -67,6 +68,9 @@ for _, task in ipairs(arguments.tasks) do
 end
 if arguments.lease_ms ~= step.counter('lease_ms') then
   step.set_counter('lease_ms', arguments.lease_ms)
+end
+if arguments.turn_after ~= step.counter('turn_after') then
+  step.set_counter('turn_after', arguments.turn_after)
 end
 hand_over()
 return step.answer({ changed = changed, ignored = ignored, now = step.now })

@@ -26,6 +26,7 @@ for _, row in ipairs(wanted) do
     if HELD[row.state] then
       row.key = order_key
     else
+      turns.begin_anew(row)
       line.enter_again(row, order_key)
     end
   end

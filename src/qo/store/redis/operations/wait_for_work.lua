@@ -14,18 +14,6 @@ local function next_due()
   )
 end
 
-local function is_claimable()
-  if line.length() == 0 then
-    return false
-  end
-  for _, task in ipairs(arguments.tasks) do
-    if groups.gates_open(task) and call('EXISTS', key('ready:', task), key('open:', task)) > 0 then
-      return true
-    end
-  end
-  return false
-end
-
 local function put_down()
   for _, task in ipairs(arguments.tasks) do
     call('ZADD', key('idle:', task), step.now + arguments.idle_ms, arguments.worker)
@@ -40,7 +28,7 @@ if #taken > 0 then
   return step.answer({ claimable = false }, claiming.leases(taken))
 end
 local due_at = next_due()
-if due_at <= step.now or is_claimable() then
+if due_at <= step.now or claiming.might_find(arguments.tasks) then
   return step.answer({ claimable = true })
 end
 if arguments.idle_ms > 0 then

@@ -25,8 +25,9 @@ from qo.policy.ordering import (
     SPREAD_AT_MOST,
     STEPS_PER_CELL,
 )
+from qo.policy.turns import NEAR_KINDS
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, GROUPS_A_LOOK, Source, Standing
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, DEFAULT_TURN_AFTER, GROUPS_A_LOOK, Source, Standing
 
 LOOK_AGAIN = "look"
 """The message to an idle worker that something comes due sooner than it knows."""
@@ -49,10 +50,12 @@ CONSTANTS: dict[str, Constant] = {
     "COUNTED_IF_LIMITED": COUNTED_IF_LIMITED,
     "GROUPS_A_LOOK": GROUPS_A_LOOK,
     "KINDS": frozenset(KINDS),
+    "NEAR_KINDS": frozenset(kind.removesuffix(":") for kind in NEAR_KINDS),
     **{source.name: int(source) for source in Source},
     "STANDING_FIELDS": Standing.__struct_fields__,
     "DEFAULT_MAX_ATTEMPTS": DEFAULT_MAX_ATTEMPTS,
     "DEFAULT_LEASE_MS": DEFAULT_LEASE_MS,
+    "DEFAULT_TURN_AFTER": DEFAULT_TURN_AFTER,
     "HANDED_OVER_LEASE_MS": HANDED_OVER_LEASE_MS,
     "CAPPED_DELAY_MS": CAPPED_DELAY_MS,
     "DAY_MS": DAY_MS,
