@@ -22,8 +22,8 @@ entering    A job enters the line when it becomes queued, and again when its key
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
             another group than before counts as one rejection there, however many jobs the lane has.
-portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight
-            groups counts as several (`values.looks`).
+portions    One step deals with `Bounds.portion` leases, overdue jobs, due jobs or aged jobs. A lease, due job or aged
+            job with more than eight groups counts as several (`values.looks`).
 joining     A job that joins the line gets the next place (`ordering.drawn_place`), `joined_at` and
             `position_original`. Jobs that join in one step because they are due or released do so by
             `ordering.joining_order`. A job that comes back keeps its key.
@@ -43,9 +43,10 @@ counted     Leases and tickets end on counted time: the store's clock without th
             is longer than 3/2 L: that much time may pass between two of its renewals anyway.
             So a holder that renews in time keeps its lease through any outages. A dead holder's lease ends at the
             latest when the second gap shows that nothing renews.
-steady      Spans (`delay_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock without its falls.
-            A fall is more than L back from the time noted before. It counts neither in steady nor in counted time.
-            A time that a caller gave is a time on the store's clock, whatever the clock does.
+steady      Spans (`delay_ms`, `start_within_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock
+            without its falls. A fall is more than L back from the time noted before. It counts neither in steady nor in
+            counted time. A time that a caller gave is a time on the store's clock, whatever the clock does.
+overdue     A job that has never started fails at its `start_by`; none starts late. `policy/start_by.py` has the rule.
 order       Operations that one event loop begins take effect in that order, also when their callers no longer wait for
             the answers. Only `renew` may come earlier. A cancelled one takes effect in its place, or not at all.
 """
@@ -111,9 +112,9 @@ class Store(Reading, Protocol):
     async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
         """Accept or refuse each submission, one after the other in the order given.
 
-        First, due jobs join the line (one portion). Then, for each submission, in this order:
+        First, overdue jobs fail and due jobs join the line (a portion of each). Then, for each submission, in order:
         1. A known id, or the unique key of an unfinished job: the answer is that job, unchanged.
-        2. Its phase is taken by a job that is not cancelled: refused.
+        2. Its phase is taken by a job that is not cancelled, or it could never start by its `start_by`: refused.
         3. Quota. The day is that of `run_at_ms`, of `delay_ms` from now, or today. Without room on that day, the job is
            deferred to the next day with room, at midnight UTC plus its jitter. The due times of one user's deferred
            jobs of a day are kept sorted: the new time is added (if it is taken, the next free millisecond), and all
@@ -150,8 +151,7 @@ class Store(Reading, Protocol):
         jobs taken have `bounds.claim_bytes` or more. A job is taken together with all its slots. It becomes `starting`,
         an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
         `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
-        Returns fewer jobs than asked for, perhaps none; being full is not an error.
-        Events: starting.
+        Returns fewer jobs than asked for, perhaps none; being full is not an error. Events: starting.
         """
 
     async def renew(
@@ -238,8 +238,9 @@ class Store(Reading, Protocol):
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job:
         """A failed job joins the line again with a new place and all its attempts. Its error, stage and progress are
-        cleared. Raises InvalidTransition for other jobs, and while another unfinished job has its unique key.
-        Events: queued. Audit: "retry".
+        cleared, its `start_by` is dropped, and if it gave its quota back it is charged to today. Raises
+        InvalidTransition for other jobs, while another unfinished job has its unique key, and for a phase until the one
+        before it has succeeded. Events: queued. Audit: "retry".
         """
 
     async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
@@ -349,11 +350,11 @@ class Store(Reading, Protocol):
         """Deal with what has come due, as `claim` and `acquire` do when they begin; at most one portion of each kind.
 
         Notes the time. Then, in this order: groups whose closing time has passed open; tickets past their end are
-        dropped; leases past their end are over, by (end, token); due jobs join the line. When a lease is over, a
-        caller's slots are free; a job is cancelled if that was wanted, failed if its attempts are spent, else back in
-        line. Jobs come back before any due job joins, and after all slots are free.
-        Returns the ids of jobs whose lease was over, then of those that joined.
-        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; queued.
+        dropped; leases past their end are over, by (end, token); overdue jobs fail; due jobs join the line. When a
+        lease is over, a caller's slots are free; a job is cancelled if that was wanted, failed if its attempts are
+        spent, else back in line. Jobs come back before any due job joins, and after all slots are free.
+        Returns the ids of jobs whose lease was over, then of those that were overdue, then of those that joined.
+        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; failed; queued.
         """
 
     async def upkeep(self, rules: UpkeepRules) -> UpkeepDone:

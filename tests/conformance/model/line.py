@@ -9,8 +9,9 @@ from typing import Any
 
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
-from qo.job import ENDED, HELD, State, moment
+from qo.job import ENDED, HELD, JobError, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, within_portion
+from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
 from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
@@ -18,6 +19,7 @@ from tests.conformance.model.state import GroupRow, JobRow, Lane, LeaseRow, Mode
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
+MAY_BE_OVERDUE = frozenset({State.SCHEDULED, State.WAITING, State.QUEUED})
 
 
 class Line:
@@ -111,6 +113,16 @@ class Line:
     def due_on_the_clock(self, job: JobRow) -> int:
         due_at = certain(job.due_at)
         return due_at if job.steady_at is None else due_at + self.state.fallen_ms
+
+    def latest_start(self, job: JobRow) -> int | None:
+        """by the store's clock; None where it has none, or it is void"""
+        if job.state not in MAY_BE_OVERDUE or job.started_at is not None:
+            return None
+        return job.start_by if job.steady_start_by is None else job.steady_start_by + self.state.fallen_ms
+
+    def is_overdue(self, job: JobRow, now: int) -> bool:
+        latest = self.latest_start(job)
+        return latest is not None and latest <= now
 
     # --- room -------------------------------------------------------------------------------------------------
 
@@ -340,6 +352,16 @@ class Line:
             detail = {"message": job.message}
         self.tell(state, job.id, detail, now)
 
+    def fail_overdue(self, job: JobRow, now: int) -> None:
+        """It has not started in time. What it gives back is dealt with later: `give_quota_back`."""
+        check_transition(job.id, job.state, State.FAILED)
+        job.error = JobError(message=certain(job.overdue_message))
+        self.end(job, State.FAILED, now)
+
+    def give_quota_back(self, jobs: Iterable[JobRow], now: int) -> bool:
+        """Of jobs that never started, and whether there was any: `admission.py`, which builds on this."""
+        raise NotImplementedError
+
     # --- examining --------------------------------------------------------------------------------------------
 
     def is_candidate(self, waiting: JobRow | TicketRow) -> bool:
@@ -356,7 +378,7 @@ class Line:
         open_tasks = {task for task in tasks if self.gates_have_room(task)}
         return next((job for job in self.in_line() if job.task in open_tasks and self.is_candidate(job)), None)
 
-    def search_whole_line(self, tasks: Collection[str], capacity: int) -> list[str]:
+    def search_whole_line(self, tasks: Collection[str], capacity: int, now: int) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
         again. What a claim takes must be the same."""
         line, taken_in = self.in_line(), Counter[str]()
@@ -364,7 +386,9 @@ class Line:
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
-            return job.id not in taken and all(self.has_room(group, taken_in[group]) for group in groups)
+            if job.id in taken or self.is_overdue(job, now):
+                return False
+            return all(self.has_room(group, taken_in[group]) for group in groups)
 
         while len(taken) < capacity:
             first = next((job for job in line if job.task in tasks and could_start(job)), None)
@@ -386,16 +410,20 @@ class Line:
         promised = Counter[str]()  # how many jobs by worker, likewise
         done_with: list[JobRow | TicketRow] = []
         done_lanes: set[Lane] = set()
+        overdue: list[JobRow] = []
         examined = 0
         while examined < self.bounds.examine:
             waiting = self.next_to_hand_over(spoken_for, promised, done_with, done_lanes, now)
             if waiting is None:
-                return
+                break
             blocking = self.first_without_room(self.groups_to_park_in(waiting))
             groups = waiting.groups if isinstance(waiting, TicketRow) else self.groups_of_job(waiting)
             examined += looks(len(groups))
             if isinstance(waiting, TicketRow) and self.is_given_up(waiting, asking, now):
                 del self.state.tickets[waiting.holder]
+            elif isinstance(waiting, JobRow) and self.is_overdue(waiting, now):
+                self.fail_overdue(waiting, now)
+                overdue.append(waiting)
             elif blocking is not None:
                 self.park(waiting, blocking, now)
             elif not all(self.has_room(group, spoken_for[group]) for group in groups):
@@ -406,6 +434,7 @@ class Line:
                 done_with.append(waiting)
                 spoken_for.update(groups)
                 promised[self.workers_with_a_place(waiting.task, promised, now)[0]] += 1
+        self.give_quota_back(overdue, now)
 
     def is_given_up(self, ticket: TicketRow, asking: Collection[str], now: int) -> bool:
         return ticket.expires_at <= self.counted(now) and ticket.holder not in asking

@@ -25,8 +25,9 @@ class Running(Steps):
         if known:
             return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
         due = self.deal_with_what_is_due(now)
-        right = self.search_whole_line(tasks, capacity)
+        right = self.search_whole_line(tasks, capacity, now)
         taken: list[LeaseRow] = []
+        overdue: list[JobRow] = []
         examined, taken_bytes, bound_reached = 0, 0, False
         while len(taken) < capacity and not bound_reached:
             job = self.first_candidate(tasks)
@@ -37,7 +38,10 @@ class Running(Steps):
                 break
             examined += looks(len(self.groups_of_job(job)))
             blocking = self.first_without_room(self.groups_to_park_in(job))
-            if blocking is None:
+            if self.is_overdue(job, now):
+                self.fail_overdue(job, now)
+                overdue.append(job)
+            elif blocking is None:
                 taken.append(self.start(job, worker, lease_ms, claim_id, now))
                 taken_bytes += len(job.payload) + len(job.checkpoint or b"")
             else:
@@ -45,8 +49,9 @@ class Running(Steps):
         ids = [lease.holder for lease in taken]
         assert ids == (right[: len(ids)] if bound_reached else right), f"took {ids}, first in line are {right}"
         leases = tuple(self.as_lease(lease) for lease in taken)
+        gave_back = self.give_quota_back(overdue, now)
         self.hand_over(now)
-        return Claimed(leases=leases, more=bound_reached or due.more)
+        return Claimed(leases=leases, more=bound_reached or due.more or gave_back)
 
     def start(self, job: JobRow, worker: str, lease_ms: int, claim_id: str, now: int) -> LeaseRow:
         waited_ms = now - certain(job.joined_at)
