@@ -2,6 +2,7 @@
 -- of every step that writes, and reads nothing when no caller waits. The contract is at `Store.acquire`.
 -- include lib/walk.lua
 -- include lib/workers.lua
+-- include lib/overdue.lua
 -- exports hand_over
 
 local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker
@@ -90,7 +91,7 @@ local function hand_over(asking)
   local function passes(task)
     return task ~= CALLERS and not (worker_for(free, task) and groups.gates_open_unspoken(task))
   end
-  local examined = 0
+  local examined, late = 0, {}
   while examined < step.bounds.examine do
     local task, member, taken = walk.next(all, passes)
     if not task then
@@ -104,7 +105,12 @@ local function hand_over(asking)
     else
       local row = rows.get(member)
       names = tasks.groups_of(row)
-      leave_for_its_worker(row, names, free, taken)
+      if overdue.is(row) then
+        overdue.fail(row)
+        late[#late + 1] = row
+      else
+        leave_for_its_worker(row, names, free, taken)
+      end
     end
     examined = examined + groups.looks(names)
     if not walk.has_callers(all) then
@@ -112,5 +118,6 @@ local function hand_over(asking)
     end
   end
   groups.forget_spoken_for()
+  overdue.give_quota_back(late)
   lanes.settle()
 end

@@ -107,6 +107,18 @@ local function wake_for(task, counts)
   end
 end
 
+local function wake_for_all(counts)
+  local names = {}
+  for task in pairs(counts) do
+    names[#names + 1] = task
+  end
+  for _, task in ipairs(names) do
+    if task ~= CALLERS then
+      wake_for(task, counts)
+    end
+  end
+end
+
 local function count_ready(task, wanted)
   local jobs, count = rows.of(call('ZRANGE', written(key('ready:', task)), 0, wanted - 1)), 0
   line.look_up_lanes(jobs)
@@ -176,15 +188,11 @@ local function wake_workers()
   for task, count in pairs(groups.made_claimable()) do
     counts[task] = count
   end
-  local names = {}
-  for task in pairs(counts) do
-    names[#names + 1] = task
-  end
-  for _, task in ipairs(names) do
-    if task ~= CALLERS then
-      wake_for(task, counts)
-    end
-  end
+  overdue.take_joined() -- counted already
+  repeat
+    wake_for_all(counts)
+    counts = overdue.take_joined() -- by those claims
+  until not next(counts)
   if step.comes_sooner then
     tell_to_look_again()
   end
