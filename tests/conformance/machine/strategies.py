@@ -157,6 +157,14 @@ def tiered_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
 
 
 @st.composite
+def hurried_submissions(draw: st.DrawFn, /, job_id: str, **fixed: Any) -> Submission:
+    """Most of them have to start within a second. Some have a user with a quota."""
+    late = draw(st.sampled_from([{}, *[{"start_within_ms": SECOND_MS, "overdue_message": "late"}] * 4]))
+    user, standing = draw(maybe(users_with_a_tier)), draw(maybe(standings))
+    return Submission(id=job_id, user=user, standing=standing if user else None, **late, **fixed)
+
+
+@st.composite
 def phase_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
     drawn = {name: draw(values) for name, values in phase_fields.items()}
     return draw(submissions(number, now, **drawn, cap=None))
