@@ -78,4 +78,4 @@ async def test_why_says_until_when_it_has_to_start(clocked: qo.Queue) -> None:
     why = await clocked.why("a")
 
     assert why.start_by == at
-    assert why.sentence.endswith("It must start by 13:00 UTC on Sunday, 17 March 2030, or it fails.")
+    assert why.sentence.endswith("It must start by 13:00 UTC on Monday, 18 March 2030, or it fails.")
