@@ -119,6 +119,7 @@ latest_starts = seldom(
     | st.sampled_from([("start_within_ms", span) for span in STARTS_MS])
 )
 """Most jobs may start at any time, some have to start soon: so soon that few of them do."""
+hurries = st.sampled_from([SECOND_MS] * 4 + [None])
 
 
 @st.composite
@@ -159,9 +160,16 @@ def tiered_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
 @st.composite
 def hurried_submissions(draw: st.DrawFn, /, job_id: str, **fixed: Any) -> Submission:
     """Most of them have to start within a second. Some have a user with a quota."""
-    late = draw(st.sampled_from([{}, *[{"start_within_ms": SECOND_MS, "overdue_message": "late"}] * 4]))
+    within_ms = draw(hurries)
     user, standing = draw(maybe(users_with_a_tier)), draw(maybe(standings))
-    return Submission(id=job_id, user=user, standing=standing if user else None, **late, **fixed)
+    return Submission(
+        id=job_id,
+        user=user,
+        standing=standing if user else None,
+        start_within_ms=within_ms,
+        overdue_message="late" if within_ms else None,
+        **fixed,
+    )
 
 
 @st.composite

@@ -417,8 +417,15 @@ async def test_a_later_claim_takes_the_offer_back(store: RedisStore) -> None:
 async def test_what_joins_because_an_offer_met_an_overdue_job_wakes_another_worker(store: RedisStore) -> None:
     await limit(store, "api", 1, now=NOW)
     held = await acquire(store, "caller", "api", now=NOW)
-    late = {"start_within_ms": SECOND, "overdue_message": "late"}
-    await submit(store, "late", groups=("api",), user="ada", standing=standing(daily_quota=1), **late)
+    late = submission(
+        "late",
+        groups=("api",),
+        user="ada",
+        standing=standing(daily_quota=1),
+        start_within_ms=SECOND,
+        overdue_message="-",
+    )
+    await submit_list(store, [late])
     await submit(store, "fresh", groups=("api",))
     await submit(store, "tomorrow", user="ada")
     async with offering(store, "w1") as one, offering(store, "w2") as other:
