@@ -177,9 +177,10 @@ async def callers(store: RedisStore) -> None:
 async def turns(store: RedisStore) -> None:
     await register(store, "w2", "turning", turn_after=1)
     await limit(store, "one", 1)
-    await limit(store, "other", 1)
+    await submit(store, "holder", task="turning", groups=("other",))
+    await claim(store, tasks=["turning"])
     await submit(store, "passed", task="turning", groups=("one", "other"))
-    await limit(store, "other", 0)
+    await limit(store, "other", 1)
     assert await claim(store, tasks=["turning"]) == []
 
 

@@ -87,16 +87,16 @@ async def test_without_turns_a_submit_and_a_finish_need_no_command_more(counting
 
 
 async def with_turns(kind: Kind, turns: int) -> RedisStore:
-    """Jobs of `api` and of a group of their own that has no slot any more; 200 jobs of `api` wait behind them."""
+    """Jobs of `api` and of a group of their own whose only slot is held; 200 jobs of `api` wait behind them."""
     store = await opened(kind)
     await limit(store, "api", 1000)
     await register(store, turn_after=1)
     for number in range(turns):
         own = f"own-{number}"
+        await store.submit([Submission(id=f"holder-{number}", task="work", groups=(own,))])
+        assert len(await claim(store, 1)) == 1
+        await store.submit([Submission(id=f"turn-{number}", task="work", priority=10, groups=("api", own))])
         await limit(store, own, 1)
-        job = Submission(id=f"turn-{number}", task="work", priority=10, groups=("api", own))
-        await store.submit([job])
-        await limit(store, own, 0)
         assert await claim(store, 1) == ()
     await register(store, turn_after=MOST)
     await store.submit([of(number, "api") for number in range(200)])
