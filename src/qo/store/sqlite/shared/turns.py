@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from qo.event import TURN
 from qo.policy.turns import Kept, Turn, kept_slots, rests_to_end
@@ -62,23 +61,19 @@ def _kept(step: Step, turns: Sequence[Turn]) -> Kept:
     return kept_slots(turns, step.groups.get, served.__contains__)
 
 
-class _Started(NamedTuple):
-    key: int
-    groups: Iterable[str]
-    """Those with a limit."""
-
-
 class Passing:
     """What a walk has started and put aside."""
 
     def __init__(self, step: Step) -> None:
         self._step = step
-        self._started: list[_Started] = []
+        self._started: list[tuple[int, Iterable[str]]] = []
+        """The keys, each with its groups that have a limit."""
         self._put_aside: list[Waiting] = []
 
     def started(self, key: int, limited: Iterable[str]) -> None:
-        self._started.append(_Started(key, limited))
-        self._step.groups.kept.end(key)
+        self._started.append((key, limited))
+        if self._step.groups.kept:
+            self._step.groups.kept.end(key)
 
     def put_aside(self, row: Waiting) -> None:
         self._put_aside.append(row)

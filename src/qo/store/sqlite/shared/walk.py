@@ -115,13 +115,13 @@ class Walk:
         return any(source.task == CALLERS and source.has_candidates() for source in self._sources)
 
     def _first(self) -> tuple[_Source, int] | None:
-        while (first := self._smallest()) is not None:
+        while (first := self._smallest()) is not None and self._groups.kept:
             source, key = first
             if source.task != CALLERS and not self._groups.gate_lets_by(source.task, key):
                 self._sources.remove(source)
             elif source.has_room_left(key):
-                return first
-        return None
+                break
+        return first
 
     def _smallest(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
