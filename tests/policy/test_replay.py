@@ -23,6 +23,7 @@ from qo.policy.estimates.replay import (
     shares,
     spread_out,
 )
+from qo.policy.estimates.turns import Needs, Passed
 
 MINUTE = (60.0,)
 
@@ -142,6 +143,54 @@ def test_a_limit_below_its_use_lets_no_job_start_until_there_is_room() -> None:
     )
 
     assert starts == [8]
+
+
+def busy_groups(turn_after: int, **passed: Any) -> list[float]:
+    """A job that needs two groups of one slot, and twenty behind it that need one of them, which come free by turns."""
+    a, b, capacity = 0, 1, 2
+    kinds = [
+        Kind((a, b), (capacity,), needs=Needs(far=(a, b))),
+        Kind((a,), (capacity,), needs=Needs(far=(a,))),
+        Kind((b,), (capacity,), needs=Needs(far=(b,))),
+    ]
+    return replay(
+        [0, *([1, 2] * 10)],
+        kinds,
+        rooms=[0, 0, 100],
+        given_back=[GivenBack(5.0, (a,)), GivenBack(10.0, (b,))],
+        durations=[(10.0,)],
+        passed=Passed(turn_after=turn_after, **passed),
+    )
+
+
+def test_a_job_that_needs_busy_groups_takes_a_turn() -> None:
+    assert busy_groups(turn_after=0)[0] == max(busy_groups(turn_after=0))
+    # Looked at when either comes free, it has been passed twice after 10 s. At 15 and 20 s both are kept for it.
+    assert busy_groups(turn_after=2)[0] == 20.0
+
+
+def test_a_job_that_has_a_turn_already_is_passed_no_more() -> None:
+    assert busy_groups(turn_after=8, turns=frozenset({0}))[0] == 10.0
+    assert busy_groups(turn_after=8, times={0: 7})[0] == 15.0
+
+
+def test_a_turn_that_waits_for_a_paused_group_keeps_nothing() -> None:
+    group, capacity, paused = 0, 1, 2
+    kinds = [
+        Kind((group, paused), (capacity,), needs=Needs(far=(group,), shut=(paused,))),
+        Kind((group,), (capacity,), needs=Needs(far=(group,))),
+    ]
+
+    starts = replay(
+        [0, 1],
+        kinds,
+        rooms=[1, 5, 0],
+        given_back=[],
+        durations=[(1.0,)],
+        passed=Passed(turn_after=1, turns=frozenset({0})),
+    )
+
+    assert starts == [NEVER, 0.0]
 
 
 def test_work_is_bounded_and_what_was_not_reached_is_extrapolated() -> None:

@@ -174,12 +174,16 @@ class Reads(Upkeep):
         row = self.row(job_id)
         groups, kept = self.groups_of_job(row), kept_now(self, now)
         blocking = [group for group in groups if not self.has_room(group)]
-        kept_for, turn = {}, ()
+        kept_for: dict[str, tuple[str, ...]] = {}
+        turn: tuple[str, ...] = ()
         if row.state is State.QUEUED:
             blocking = [group for group in groups if not self.has_room_for(group, row, kept)]
             turn = tuple(group for group in groups if group in kept.groups_of(row))
-            for keeper in [certain(kept.first(group)) for group in blocking if self.has_room(group)]:
-                lacks = [group for group in self.all_groups(keeper) if not self.has_room(group)]
+            for group in blocking:
+                keeper = kept.first(group)
+                if keeper is None or not self.has_room(group):
+                    continue
+                lacks = [one for one in self.all_groups(keeper) if not self.has_room(one)]
                 kept_for[name_of(keeper)] = tuple(lacks)
         waits_for = certain(row.phase) - 1 if row.state is State.WAITING and row.due_at is None else None
         before = self.phase(certain(row.parent), waits_for) if waits_for is not None else None

@@ -21,7 +21,9 @@ from qo.policy.estimates.replay import (
     spread_out,
     steady,
 )
+from qo.policy.estimates.turns import Needs, Passed
 from qo.policy.groups import GLOBAL
+from qo.policy.turns import is_near
 from qo.settings.sections import Settings
 from qo.values import GroupStatus, InLine, Lease, Mean, WorkerInfo
 
@@ -84,7 +86,8 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
         alike = (job.task, job.tier, job.groups)
         number = numbers.get(alike)
         if number is None:
-            kind = Kind(resources.of(job.groups), resources.pools_of(job.task), durations.of(job))
+            pools = resources.pools_of(job.task)
+            kind = Kind(resources.of(job.groups), pools, durations.of(job), resources.needs_of(job, pools))
             number = numbers[alike] = kinds.setdefault(kind, len(kinds))
         line.append(number)
     newcomer = Kind(resources.of((GLOBAL,)), resources.all_pools(), durations.none())
@@ -94,6 +97,11 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
         rooms=resources.rooms,
         given_back=resources.given_back,
         durations=[spread_out(duration) for duration in durations.all],
+        passed=Passed(
+            times={rank: job.passed for rank, job in enumerate(situation.line) if job.passed},
+            turns=frozenset(rank for rank, job in enumerate(situation.line) if job.turn),
+            turn_after=settings.queue.turn_after,
+        ),
     )
     starting = [job for job, start in zip(situation.line, starts, strict=False) if start == 0]
     return Forecast(
@@ -202,6 +210,7 @@ class _Resources:
         self.given_back: list[GivenBack] = []
         self._of_group: dict[str, tuple[int, ...]] = {}
         self._limited: dict[str, int] = {}
+        self._shut: dict[str, int] = {}
         self._pools: list[tuple[frozenset[str], int]] = []
         self._pool_of_worker: dict[str, int] = {}
         self._pools_of_task: dict[str, tuple[int, ...]] = {}
@@ -214,6 +223,15 @@ class _Resources:
 
     def of(self, groups: Sequence[str]) -> tuple[int, ...]:
         return tuple(resource for group in groups for resource in self._of_group.get(group, ()))
+
+    def needs_of(self, job: InLine, pools: tuple[int, ...]) -> Needs:
+        limited = [group for group in job.groups if group in self._limited and group != GLOBAL]
+        return Needs(
+            near=tuple(self._limited[group] for group in limited if is_near(group, job.task)),
+            far=tuple(self._limited[group] for group in limited if not is_near(group, job.task)),
+            shut=tuple(self._shut[group] for group in job.groups if group in self._shut),
+            can_start=bool(pools),
+        )
 
     def pools_of(self, task: str) -> tuple[int, ...]:
         if task not in self._pools_of_task:
@@ -232,10 +250,12 @@ class _Resources:
         if group.limit is not None:
             self._limited[group.group] = self._add(group.limit - group.active)
             resources.append(self._limited[group.group])
-        if group.paused:
+        if group.paused or group.limit == 0:
             resources.append(self._add(0))  # nothing gives this resource back
+            self._shut[group.group] = resources[-1]
         elif group.closed_until is not None:
             resources.append(self._add(0))
+            self._shut[group.group] = resources[-1]
             opens_after = max(group.closed_until.timestamp() - situation.now, 0.0)
             self.given_back.append(GivenBack(opens_after, (resources[-1],) * len(situation.line)))
         if resources:

@@ -17,6 +17,8 @@ from heapq import heapify, heappop, heappush
 
 import msgspec
 
+from qo.policy.estimates.turns import Needs, Passed, Turns
+
 NEVER = math.inf
 LOOKS_PER_JOB = 20
 """How often kinds are examined for each job in line, at most. Usually it takes two or three times."""
@@ -41,6 +43,7 @@ class Kind(msgspec.Struct, frozen=True, gc=False):
     groups: tuple[int, ...]
     pools: tuple[int, ...]
     seconds: int = 0
+    needs: Needs = Needs()
 
 
 class GivenBack(msgspec.Struct, frozen=True, gc=False):
@@ -57,6 +60,7 @@ def replay(
     rooms: Sequence[int],
     given_back: Sequence[GivenBack],
     durations: Sequence[Sequence[float]],
+    passed: Passed | None = None,
     looks_at_most: int | None = None,
 ) -> list[float]:
     """When each job in line starts, in seconds from now; NEVER for a job that can never start.
@@ -83,6 +87,8 @@ def replay(
     heapify(coming)
     starts = [NEVER] * len(line)
     started = [0] * len(durations)
+    turns = Turns(passed or Passed(), line, [kind.needs for kind in kinds])
+    turns.work_out(room)
     looks = LOOKS_PER_JOB * (len(line) + len(kinds)) if looks_at_most is None else looks_at_most
     now = 0.0
     while True:
@@ -93,21 +99,24 @@ def replay(
             index, put_aside_in = heappop(candidates)
             if put_aside_in != READY:
                 heads = parked[put_aside_in]
-                if room[put_aside_in] <= 0 or not heads or heads[0] != index:
+                if turns.room_for(put_aside_in, index, room) <= 0 or not heads or heads[0] != index:
                     continue  # out of date: when this resource gets room again, its first is a candidate again
                 heappop(heads)
                 if heads:
                     heappush(candidates, (heads[0], put_aside_in))
             number = line[index]
-            full = _first_full(needs[number], room)
+            full = _first_full_for(index, needs[number], room, turns)
             if full is not None:
                 heappush(parked[full], index)
+                if now > 0:  # what is blocked at the beginning was put aside before
+                    turns.put_aside(index)
                 continue
             kind = kinds[number]
             taken = (*kind.groups, *_with_choices((_first_free(kind.pools, room),), choices_with))
             for resource in taken:
                 room[resource] -= 1
             starts[index] = now
+            turns.started(index)
             seconds = durations[kind.seconds]
             ends = now + seconds[started[kind.seconds] % len(seconds)]
             started[kind.seconds] += 1
@@ -119,13 +128,19 @@ def replay(
                     heappush(candidates, (following, READY))
                 else:
                     heappush(parked[full], following)
+        changed = turns.work_out(room)
+        if changed and (stopped := [each for each in changed if parked[each] and room[each] > 0]):
+            # Of those put aside because of a kept slot, some may go now.
+            for resource in stopped:
+                heappush(candidates, (parked[resource][0], resource))
+            continue
         if not coming:
             return starts
         now = coming[0][0]
         while coming and coming[0][0] == now:
             for resource in heappop(coming)[2]:
                 room[resource] += 1
-                if room[resource] == 1 and parked[resource]:
+                if parked[resource] and (room[resource] == 1 or resource in turns.kept):
                     heappush(candidates, (parked[resource][0], resource))
 
 
@@ -134,6 +149,12 @@ def _first_full(resources: tuple[int, ...], room: list[int]) -> int | None:
         if room[resource] <= 0:
             return resource
     return None
+
+
+def _first_full_for(index: int, resources: tuple[int, ...], room: list[int], turns: Turns) -> int | None:
+    if not turns.kept:
+        return _first_full(resources, room)
+    return next((resource for resource in resources if turns.room_for(resource, index, room) <= 0), None)
 
 
 def _first_free(pools: tuple[int, ...], room: list[int]) -> int:

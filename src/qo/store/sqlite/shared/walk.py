@@ -74,8 +74,8 @@ class Walk:
     """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
 
     `expected` is the probable number of candidates; at most so many are read at a time. Which slots are kept for turns
-    is worked out when the walk begins. Room for a key never grows during a walk, and keys do, so what a kept slot stops
-    is not looked at again.
+    is worked out when the walk begins. Whether they leave room for a candidate is asked when it is the smallest of all:
+    all turns before it are dealt with then, so what is stopped is not looked at again in this walk.
     """
 
     def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
@@ -111,9 +111,19 @@ class Walk:
         return [row.number for source in self._sources for row in source.fetched() if isinstance(row, JobRow)]
 
     def has_callers(self) -> bool:
-        return any(source.task == CALLERS and source.key is not None for source in self._sources)
+        """Whether a caller is a candidate as things are now."""
+        return any(source.task == CALLERS and source.has_candidates() for source in self._sources)
 
     def _first(self) -> tuple[_Source, int] | None:
+        while (first := self._smallest()) is not None:
+            source, key = first
+            if source.task != CALLERS and not self._groups.gate_lets_by(source.task, key):
+                self._sources.remove(source)
+            elif source.has_room_left(key):
+                return first
+        return None
+
+    def _smallest(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
         for source in tuple(self._sources):
             if self._passes(source.task):
@@ -121,7 +131,7 @@ class Walk:
             key = source.key
             if key is None:
                 self._sources.remove(source)  # it gets no new candidates during a walk
-            elif key < first_key and (source.task == CALLERS or self._groups.gate_lets_by(source.task, key)):
+            elif key < first_key:
                 first, first_key = source, key
         return None if first is None else (first, first_key)
 
@@ -157,6 +167,42 @@ class _Source:
         if self._lanes and self._lanes[0][0] == key:
             return self._take_from_lane(key)
         return self._take_parked(key)
+
+    def has_room_left(self, key: int) -> bool:
+        """Whether kept slots leave room for the candidate with the smallest key; else it, and what is parked behind it,
+        is dropped."""
+        groups = self._step.groups
+        if not groups.kept or (self._ready and self._ready[0][0].key == key):
+            return True
+        if self._lanes and self._lanes[0][0] == key:
+            parked = self._lanes[0][1].parked
+            if parked is None or groups.has_room_for(parked, key):
+                return True
+            heapq.heappop(self._lanes)
+        elif self._open and self._open[0][0] == key:
+            if groups.has_room_for(self._open[0][1], key):
+                return True
+            self._open.popleft()
+        else:
+            if groups.has_room_for(self._advanced[0][1], key):
+                return True
+            heapq.heappop(self._advanced)
+        return False
+
+    def has_candidates(self) -> bool:
+        """Whether there is a candidate that kept slots leave room for as things are now. Nothing is dropped."""
+        groups = self._step.groups
+        if not groups.kept:
+            return self.key is not None
+        if self._ready_key() is not None:
+            return True
+        while self._open_after is not None:
+            self._fetch_open(self._open_after)
+        parked = [*self._open, *self._advanced]
+        return any(groups.has_room_for(group, key) for key, group in parked) or any(
+            not lane.is_over and (lane.parked is None or groups.has_room_for(lane.parked, key))
+            for key, lane in self._lanes
+        )
 
     def fetched(self) -> Iterable[Candidate]:
         for row, _ in self._ready:
@@ -194,7 +240,7 @@ class _Source:
         while self._lanes:
             key, lane = self._lanes[0]
             # A group that became full during this walk has no more candidates.
-            if not lane.is_over and (lane.parked is None or self._step.groups.has_room_for(lane.parked, key)):
+            if not lane.is_over and (lane.parked is None or self._step.groups.has_room(lane.parked)):
                 return key
             heapq.heappop(self._lanes)
         return None
@@ -221,13 +267,13 @@ class _Source:
     # --- parked in open groups --------------------------------------------------------------------------------
 
     def _parked_key(self) -> int | None:
-        has_room_for = self._step.groups.has_room_for
-        while self._advanced and not has_room_for(self._advanced[0][1], self._advanced[0][0]):
+        has_room = self._step.groups.has_room
+        while self._advanced and not has_room(self._advanced[0][1]):
             heapq.heappop(self._advanced)
         while True:
             if not self._open and self._open_after is not None:
                 self._fetch_open(self._open_after)
-            if not self._open or has_room_for(self._open[0][1], self._open[0][0]):
+            if not self._open or has_room(self._open[0][1]):
                 break
             self._open.popleft()
         if self._advanced and (not self._open or self._advanced[0] < self._open[0]):
@@ -235,14 +281,13 @@ class _Source:
         return self._open[0][0] if self._open else None
 
     def _fetch_open(self, after: int) -> None:
-        self._open.extend(
-            sql.rows(
-                self._step.db,
-                "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
-                (self.task, after, self._batch),
-            )
+        found = sql.rows(
+            self._step.db,
+            "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
+            (self.task, after, self._batch),
         )
-        self._open_after = self._open[-1][0] if len(self._open) == self._batch else None
+        self._open.extend(found)
+        self._open_after = found[-1][0] if len(found) == self._batch else None
 
     def _take_parked(self, key: int) -> tuple[Candidate, _Lane | None]:
         if self._open and self._open[0][0] == key:
