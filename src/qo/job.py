@@ -168,6 +168,8 @@ class New(msgspec.Struct, frozen=True):
     unique: str | None = None
     delay: float | timedelta | None = None
     run_at: datetime | None = None
+    start_by: float | timedelta | datetime | None = None
+    """The job fails if it has not started so soon after it was accepted, or by this time."""
     max_attempts: int | None = None
     timeout: float | timedelta | None = None
     contact: str | None = None

@@ -66,6 +66,7 @@ CALLS: dict[str, Call] = {
             "unique": NAMES,
             "delay": SPANS,
             "run_at": ["tomorrow", 5, LONG_AGO, LONG_AGO.replace(tzinfo=None)],
+            "start_by": [*ABOVE_ZERO, LONG_AGO, LONG_AGO.replace(tzinfo=None), LONG_AGO.replace(year=2000)],
             "max_attempts": FROM_ONE,
             "timeout": ABOVE_ZERO,
             "contact": [5, "", "ann", "ann@", "Ann <ann@example.com>", "a@b\nc@d", "a" * 250 + "@b.cd", b"a@b.c"],

@@ -11,9 +11,9 @@ from qo.job import ENDED, HELD, State, status_of
 from qo.policy.lifecycle import NEXT, allowed_after, check_transition
 
 TABLE = {
-    "scheduled": "queued cancelled",
-    "waiting": "queued cancelled",
-    "queued": "starting scheduled cancelled",
+    "scheduled": "queued cancelled failed",
+    "waiting": "queued cancelled failed",
+    "queued": "starting scheduled cancelled failed",
     "starting": "running queued scheduled failed cancelled",
     "running": "succeeded failed confirming queued scheduled cancelled",
     "confirming": "queued failed cancelled",

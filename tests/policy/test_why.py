@@ -53,6 +53,14 @@ def test_a_job_that_waits_for_its_retry_says_which_attempt_that_is(
     assert sentence_of(State.SCHEDULED, run_at=run_at, attempts=attempts) == sentence
 
 
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.WAITING, State.QUEUED])
+def test_a_job_that_has_to_start_in_time_says_until_when(state: State) -> None:
+    why = explained(job(state, run_at=FIVE_PAST), start_by=FIVE_PAST)
+
+    assert why.sentence.endswith(". It must start by 12:05 UTC, or it fails.")
+    assert why.start_by == FIVE_PAST
+
+
 OVER_QUOTA = "because ada's quota of 5 jobs a day is used up until then"
 
 

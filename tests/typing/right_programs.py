@@ -20,6 +20,8 @@ async def submitting_and_reading() -> None:
         assert_type(queue, qo.Queue)
         job = await queue.submit("build", {"name": "a"}, user="ada", priority="urgent", delay=timedelta(minutes=1))
         assert_type(job, qo.Job)
+        await queue.submit("build", start_by=30)
+        await queue.submit("build", start_by=datetime(2030, 1, 1, tzinfo=UTC))
         assert_type(job.id, str)
         assert_type(job.state, qo.State)
         assert_type(job.position, int | None)

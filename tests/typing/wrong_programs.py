@@ -9,6 +9,7 @@ async def wrong_calls(queue: qo.Queue) -> None:
     await queue.submit(7)  # error: arg-type, reportArgumentType
     await queue.submit("a", {}, prority="high")  # error: call-arg, reportCallIssue
     await queue.submit("a", delay="5 minutes")  # error: arg-type, reportArgumentType
+    await queue.submit("a", start_by="tomorrow")  # error: arg-type, reportArgumentType
     await queue.submit_many(["a"])  # error: list-item, reportArgumentType
     await queue.get()  # error: call-arg, reportCallIssue
     await queue.jobs("waiting")  # error: call-arg, reportCallIssue

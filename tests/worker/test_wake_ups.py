@@ -281,6 +281,17 @@ async def test_a_worker_hears_of_a_delayed_job_that_was_there_before_it(
         await started.job("job")
 
 
+async def test_an_idle_worker_fails_a_job_that_has_not_started_in_time(
+    queue: Queue, other: Queue, started: Started
+) -> None:
+    await queue.pause("gpu")
+    async with running(started.worker):
+        await idle(queue)
+        await other.submit("work", id="job", groups=["gpu"], start_by=SOON_SECONDS)
+
+        assert (await other.wait("job", timeout=HEARD_SECONDS)).state is qo.State.FAILED
+
+
 async def test_an_idle_worker_hears_of_a_due_job_that_comes_before_one_it_knows_of(
     queue: Queue, other: Queue, started: Started
 ) -> None:

@@ -117,3 +117,8 @@ def moment(value: str) -> datetime:
     if at.tzinfo is None:
         raise click.BadParameter(f"{value!r} has no time zone; write {value}Z for UTC, or {value}+02:00.")
     return at
+
+
+def span_or_moment(value: str) -> timedelta | datetime:
+    """A span, or a date and time with its zone."""
+    return moment(value) if re.match(r"\d{4}-", value, re.ASCII) else span(value)

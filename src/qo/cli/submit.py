@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from qo.cli.options import Target, by_option, moment, priority, span, store_options
+from qo.cli.options import Target, by_option, moment, priority, span, span_or_moment, store_options
 from qo.cli.output import say, show_json
 from qo.cli.running import on_queue
 from qo.cli.wording import job_sentence, json_text
@@ -83,6 +83,12 @@ def _finite(text: str) -> float:
 @click.option("--unique", metavar="KEY", help="While a job with this key is unfinished, that job is the answer.")
 @click.option("--delay", type=span, help="Join the line so much later: 90, 10m, 1.5h, 2d.")
 @click.option("--run-at", type=moment, help="Join the line at this time: 2030-12-31T18:00:00Z.")
+@click.option(
+    "--start-by",
+    type=span_or_moment,
+    metavar="SPAN|TIME",
+    help="Fail unless it has started so soon, or by this time: 90, 10m, 2030-12-31T18:00:00Z.",
+)
 @click.option("--max-attempts", type=click.IntRange(min=1), metavar="N", help="How often it may be tried.")
 @click.option("--timeout", type=span, help="How long one attempt may take: 90, 10m.")
 @click.option("--contact", metavar="ADDRESS", help="The e-mail address that reminders about this job go to.")

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from qo.errors import InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
 from qo.job import New
 from qo.policy.checks import check_name, check_number
 from qo.policy.json_value import encode_json
 from qo.policy.ordering import parse_priority
+from qo.policy.start_by import latest_start, time_milliseconds
 from qo.settings.sections import Settings, Tier
 from qo.spans import checked_ms
 from qo.values import Limit, Source, Standing, Submission
 
 CAPPED_DELAY_MS = 60_000
 """A submit that is delayed by less than this counts as joining the line now, when the cap is checked."""
-LAST_MOMENT = datetime(9999, 1, 1, tzinfo=UTC)
-"""The end of the time that every store can represent."""
 
 
 def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) -> Submission:
@@ -33,6 +32,7 @@ def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) 
         raise InvalidSubmit(
             f"tier is {new.tier!r} but user is not given; name the user whose tier it is, or leave tier out."
         )
+    latest = latest_start(new.start_by)
     return Submission(
         id=job_id,
         task=new.task,
@@ -41,6 +41,9 @@ def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) 
         priority=_priority(new, settings),
         run_at_ms=_run_at_ms(new),
         delay_ms=None if new.delay is None else milliseconds("delay", new.delay),
+        start_by_ms=latest.at_ms,
+        start_within_ms=latest.within_ms,
+        overdue_message=latest.message,
         timeout_ms=None if new.timeout is None else timeout_milliseconds(new.timeout),
         user=new.user,
         project=new.project,
@@ -148,10 +151,9 @@ def _cap(new: New, settings: Settings) -> int | None:
 
 
 def _run_at_ms(new: New) -> int | None:
-    if new.run_at is not None and (not isinstance(new.run_at, datetime) or new.run_at.utcoffset() is None):
-        raise InvalidSubmit(f"run_at is {new.run_at!r}; use a datetime with a time zone, such as UTC.")
-    if new.run_at is not None and not 0 <= new.run_at.timestamp() <= LAST_MOMENT.timestamp():
-        raise InvalidSubmit(f"run_at is {new.run_at.isoformat()}; use a time from 1970 to the end of 9998.")
-    if new.delay is not None and new.run_at is not None:
+    if new.run_at is None:
+        return None
+    run_at_ms = time_milliseconds("run_at", new.run_at)
+    if new.delay is not None:
         raise InvalidSubmit(f"delay is {new.delay!r} and run_at is {new.run_at.isoformat()}; give one of the two.")
-    return None if new.run_at is None else round(new.run_at.timestamp() * 1000)
+    return run_at_ms

@@ -6,9 +6,10 @@ from qo.errors import InvalidTransition
 from qo.job import ENDED, HELD, State
 
 NEXT: dict[State, frozenset[State]] = {
-    State.SCHEDULED: frozenset({State.QUEUED, State.CANCELLED}),
-    State.WAITING: frozenset({State.QUEUED, State.CANCELLED}),
-    State.QUEUED: frozenset({State.STARTING, State.SCHEDULED, State.CANCELLED}),
+    # The first three fail only because of `start_by`.
+    State.SCHEDULED: frozenset({State.QUEUED, State.CANCELLED, State.FAILED}),
+    State.WAITING: frozenset({State.QUEUED, State.CANCELLED, State.FAILED}),
+    State.QUEUED: frozenset({State.STARTING, State.SCHEDULED, State.CANCELLED, State.FAILED}),
     State.STARTING: frozenset({State.RUNNING, State.QUEUED, State.SCHEDULED, State.FAILED, State.CANCELLED}),
     State.RUNNING: frozenset(
         {State.SUCCEEDED, State.FAILED, State.CONFIRMING, State.QUEUED, State.SCHEDULED, State.CANCELLED}

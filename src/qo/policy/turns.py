@@ -21,6 +21,8 @@ class Turn(NamedTuple):
     name: str
     task: str | None
     groups: tuple[str, ...]
+    is_overdue: bool = False
+    """The job has not started by its `start_by`, and never will."""
 
 
 class Room(Protocol):
@@ -88,7 +90,7 @@ def kept_slots(turns: Iterable[Turn], room_of: Callable[[str], Room], served: Ca
     a task: a slot is not kept for a job that nothing can start."""
     kept = Kept()
     for turn in turns:
-        if turn.task is not None and not served(turn.task):
+        if turn.is_overdue or (turn.task is not None and not served(turn.task)):
             continue
         rooms = {group: room_of(group) for group in turn.groups}
         if any(room.paused or room.closed_until is not None or room.limit == 0 for room in rooms.values()):

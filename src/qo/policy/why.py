@@ -54,6 +54,8 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     """The groups in which a slot is kept for this job, because it is its turn."""
     scheduled_until: datetime | None = None
     waits_for_phase: int | None = None
+    start_by: datetime | None = None
+    """When the job fails, unless it has started before."""
     no_worker: bool = False
     worker: str | None = None
     """The worker that holds the job, else the worker of its task that the store heard of last, live or not."""
@@ -74,13 +76,15 @@ def explain(
     return Why(
         job_id=job.id,
         state=job.state,
-        sentence=_sentence(blockers, holders, visible=visible, daily_quota=daily_quota, now=now),
+        sentence=_sentence(blockers, holders, visible=visible, daily_quota=daily_quota, now=now)
+        + _must_start(blockers, now),
         ahead=blockers.ahead,
         blocked_by=tuple(_blocked(group, visible) for group in groups),
         holders=holders,
         turn=blockers.turn,
         scheduled_until=job.run_at if job.state is State.SCHEDULED else None,
         waits_for_phase=blockers.waits_for,
+        start_by=blockers.start_by,
         no_worker=not blockers.has_worker and job.state is State.QUEUED,
         worker=blockers.worker,
         worker_heard_at=blockers.heard_at,
@@ -141,6 +145,11 @@ def _sentence(
     if job.state is State.WAITING:
         return _waiting(blockers, daily_quota, now)
     return _queued(blockers, holders, visible, now)
+
+
+def _must_start(blockers: Blockers, now: datetime) -> str:
+    start_by = blockers.start_by
+    return "" if start_by is None else f" It must start by {clock_time(start_by, now=now)}, or it fails."
 
 
 def _scheduled(job: Job, daily_quota: int | None, now: datetime) -> str:

@@ -18,6 +18,14 @@ def span(seconds: float) -> str:
     return f"{minutes // 60}h {minutes % 60}m"
 
 
+def exact_span(milliseconds: int) -> str:
+    """A span that somebody chose, as it is: "30 seconds", "90 seconds", "1 minute", "36 hours", "1.5 seconds"."""
+    for unit_ms, noun in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second")):
+        if milliseconds % unit_ms == 0:
+            return counted(milliseconds // unit_ms, noun)
+    return f"{milliseconds / 1000:.3f}".rstrip("0") + " seconds"
+
+
 def short_span(seconds: float) -> str:
     """A span as logs have it, rounded down: "0.3s", "45s", "3m 12s", "2h 5m"."""
     if seconds < 10:
@@ -90,3 +98,10 @@ def clock_time(at: datetime, *, now: datetime) -> str:
     # To the minute, a time that is seconds away would seem to have passed.
     clock = f"{at:%H:%M:%S} UTC" if timedelta(0) < at - now < timedelta(minutes=1) else f"{at:%H:%M} UTC"
     return clock if at.date() == now.date() else f"{clock} on {at:%A}, {at.day} {at:%B %Y}"
+
+
+def full_time(at: datetime) -> str:
+    """A time that is read at any later time: "14:05 UTC on Monday, 5 January 2026", with seconds where it has any."""
+    at = at.astimezone(UTC)
+    clock = f"{at:%H:%M:%S}" if at.second else f"{at:%H:%M}"
+    return f"{clock} UTC on {at:%A}, {at.day} {at:%B %Y}"

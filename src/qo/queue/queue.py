@@ -23,6 +23,7 @@ from qo.policy.checks import shown
 from qo.policy.estimates.durations import capacity_among
 from qo.policy.groups import GLOBAL
 from qo.policy.presenting import present, usage_of_user
+from qo.policy.start_by import never_in_time
 from qo.queue.averages import average_duration
 from qo.queue.changing import Changing
 from qo.queue.estimator import Estimator
@@ -108,12 +109,15 @@ class Queue(Changing, Reading, Limiting):
         unique: str | None = None,
         delay: float | timedelta | None = None,
         run_at: datetime | None = None,
+        start_by: float | timedelta | datetime | None = None,
         max_attempts: int | None = None,
         timeout: float | timedelta | None = None,
         contact: str | None = None,
         by: str | None = None,
     ) -> Job:
         """Submit one job. It is stored durably when this returns. A known `id` or `unique` key returns that job.
+
+        `start_by` is a span from now or a time. A job that has not started by then fails, and gives its quota back.
 
         `contact` is the e-mail address that reminders about this job go to, instead of the configured recipients. It is
         deleted when the job ends, and no `Job`, event or log contains it.
@@ -141,6 +145,7 @@ class Queue(Changing, Reading, Limiting):
             unique=unique,
             delay=delay,
             run_at=run_at,
+            start_by=start_by,
             max_attempts=max_attempts,
             timeout=timeout,
             contact=contact,
@@ -187,6 +192,8 @@ class Queue(Changing, Reading, Limiting):
             assert new.phase is not None
             assert answer.taken_by is not None
             raise PhaseTaken(new.parent, new.phase, answer.taken_by)
+        if answer.reason is RefusalReason.OVERDUE:
+            raise never_in_time(new)
         average = await average_duration(self.store, self.settings, task=new.task, tier=new.tier)
         workers = await self.store.workers()
         wait = retry_after(

@@ -32,14 +32,14 @@ turns       A job or caller that was passed `turn_after` times (a number of the 
 kept        A job's near groups are its task's and its `user:`, `project:`, `tier:` and `parent:` groups; all others
             except `global` are far. A caller has far groups only. In the order of the line, each turn asks for a slot
             of its near groups that have a limit, and of its far ones too while its near groups all have room for it. It
-            asks for nothing while one of its groups is paused, closed or has a limit of 0, or while no live worker
-            handles its task. However many ask, one slot of a group is kept, for the first of them. Which slots are
-            asked for is worked out when a walk begins; what gets its slots in the walk, or has them reserved, asks no
-            longer.
+            asks for nothing while one of its groups is paused, closed or has a limit of 0, while no live worker handles
+            its task, or when it is overdue. However many ask, one slot of a group is kept, for the first of them. Which
+            slots are asked for is worked out when a walk begins; what gets its slots in the walk, or has them reserved,
+            asks no longer.
 room for    A group has room for a job or caller when it has room, also counting as held the slot that is kept for one
             before it.
-portions    One step deals with `Bounds.portion` leases, due jobs or aged jobs. A job or lease with more than eight
-            groups counts as several (`values.looks`).
+portions    One step deals with `Bounds.portion` leases, overdue jobs, due jobs or aged jobs. A lease, due job or aged
+            job with more than eight groups counts as several (`values.looks`).
 joining     A job that joins the line gets the next place (`ordering.drawn_place`), `joined_at` and
             `position_original`. Jobs that join in one step because they are due or released do so by
             `ordering.joining_order`. A job that comes back keeps its key.
@@ -59,9 +59,10 @@ counted     Leases and tickets end on counted time: the store's clock without th
             is longer than 3/2 L: that much time may pass between two of its renewals anyway.
             So a holder that renews in time keeps its lease through any outages. A dead holder's lease ends at the
             latest when the second gap shows that nothing renews.
-steady      Spans (`delay_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock without its falls.
-            A fall is more than L back from the time noted before. It counts neither in steady nor in counted time.
-            A time that a caller gave is a time on the store's clock, whatever the clock does.
+steady      Spans (`delay_ms`, `start_within_ms`, `retry_after_ms`, closed groups) end on steady time: the store's clock
+            without its falls. A fall is more than L back from the time noted before. It counts neither in steady nor in
+            counted time. A time that a caller gave is a time on the store's clock, whatever the clock does.
+overdue     A job that has never started fails at its `start_by`; none starts late. `policy/start_by.py` has the rule.
 order       Operations that one event loop begins take effect in that order, also when their callers no longer wait for
             the answers. Only `renew` may come earlier. A cancelled one takes effect in its place, or not at all.
 """

@@ -91,6 +91,8 @@ def _check_submission(submission: Submission) -> None:
             raise InvalidValue(
                 f"delay_ms is {submission.delay_ms} and run_at_ms is {submission.run_at_ms}; give one of the two."
             )
+    if submission.start_by_ms is not None or submission.start_within_ms is not None:
+        _check_latest_start(submission)
     if submission.cap is not None:
         check_number("cap", submission.cap, 0)
     if submission.timeout_ms is not None:
@@ -101,6 +103,19 @@ def _check_submission(submission: Submission) -> None:
     if submission.contact is not None:
         check_contact(submission.contact)
     check_by(submission.by)
+
+
+def _check_latest_start(submission: Submission) -> None:
+    at_ms, within_ms = submission.start_by_ms, submission.start_within_ms
+    if at_ms is not None:
+        check_number("start_by_ms", at_ms, 0, MAX_TIME_MS)
+    if within_ms is not None:
+        check_number("start_within_ms", within_ms, 1, MAX_SPAN_MS)
+        if at_ms is not None:
+            raise InvalidValue(f"start_by_ms is {at_ms} and start_within_ms is {within_ms}; give one of the two.")
+    if submission.overdue_message is None:
+        raise InvalidValue("overdue_message is not given; a job that has not started in time fails with it.")
+    check_text("overdue_message", submission.overdue_message)
 
 
 def check_advance(advance: Advance) -> None:

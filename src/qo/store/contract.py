@@ -2,8 +2,8 @@
 
 Each operation is one atomic step: it happens wholly or not at all, and its answer is as durable as the store promises.
 Bad input raises before anything is changed (`store/check.py`). The operations that only read are in `store/reading.py`.
-A step takes its time from the store's clock when it runs. The rules that hold for
-all operations are in `store/__init__.py`. `tests/conformance/model/` is this contract as a program.
+A step takes its time from the store's clock when it runs. The rules that hold for all operations are in
+`store/__init__.py`. `tests/conformance/model/` is this contract as a program.
 """
 
 # pyright: reportReturnType=false
@@ -67,9 +67,9 @@ class Store(Reading, Protocol):
     async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
         """Accept or refuse each submission, one after the other in the order given.
 
-        First, due jobs join the line (one portion). Then, for each submission, in this order:
+        First, overdue jobs fail and due jobs join the line (a portion of each). Then, for each submission, in order:
         1. A known id, or the unique key of an unfinished job: the answer is that job, unchanged.
-        2. Its phase is taken by a job that is not cancelled: refused.
+        2. Its phase is taken by a job that is not cancelled, or it could never start by its `start_by`: refused.
         3. Quota. The day is that of `run_at_ms`, of `delay_ms` from now, or today. Without room on that day, the job is
            deferred to the next day with room, at midnight UTC plus its jitter. The due times of one user's deferred
            jobs of a day are kept sorted: the new time is added (if it is taken, the next free millisecond), and all
@@ -106,8 +106,7 @@ class Store(Reading, Protocol):
         jobs taken have `bounds.claim_bytes` or more. A job is taken together with all its slots. It becomes `starting`,
         an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
         `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
-        Returns fewer jobs than asked for, perhaps none; being full is not an error.
-        Events: starting.
+        Returns fewer jobs than asked for, perhaps none; being full is not an error. Events: starting.
         """
 
     async def renew(
@@ -194,8 +193,9 @@ class Store(Reading, Protocol):
 
     async def retry(self, job_id: str, *, by: str | None = None) -> Job:
         """A failed job joins the line again with a new place and all its attempts. Its error, stage and progress are
-        cleared. Raises InvalidTransition for other jobs, and while another unfinished job has its unique key.
-        Events: queued. Audit: "retry".
+        cleared, its `start_by` is dropped, and if it gave its quota back it is charged to today. Raises
+        InvalidTransition for other jobs, while another unfinished job has its unique key, and for a phase until the one
+        before it has succeeded. Events: queued. Audit: "retry".
         """
 
     async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
@@ -305,11 +305,11 @@ class Store(Reading, Protocol):
         """Deal with what has come due, as `claim` and `acquire` do when they begin; at most one portion of each kind.
 
         Notes the time. Then, in this order: groups whose closing time has passed open; tickets past their end are
-        dropped; leases past their end are over, by (end, token); due jobs join the line. When a lease is over, a
-        caller's slots are free; a job is cancelled if that was wanted, failed if its attempts are spent, else back in
-        line. Jobs come back before any due job joins, and after all slots are free.
-        Returns the ids of jobs whose lease was over, then of those that joined.
-        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; queued.
+        dropped; leases past their end are over, by (end, token); overdue jobs fail; due jobs join the line. When a
+        lease is over, a caller's slots are free; a job is cancelled if that was wanted, failed if its attempts are
+        spent, else back in line. Jobs come back before any due job joins, and after all slots are free.
+        Returns the ids of jobs whose lease was over, then of those that were overdue, then of those that joined.
+        Events: lease_lost (with the limited `groups` in which it held slots, if any) and the new state; failed; queued.
         """
 
     async def upkeep(self, rules: UpkeepRules) -> UpkeepDone:

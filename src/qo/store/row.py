@@ -47,6 +47,10 @@ class JobFields(msgspec.Struct, gc=False):
     """When the job joins the line. None for a job that does not wait for a time, or not for that alone."""
     steady_at: Milliseconds | None = None
     """When the span that the job waits for is over, on steady time."""
+    start_by: Milliseconds | None = None
+    """When the job fails unless it has started before. Void once it has started."""
+    steady_start_by: Milliseconds | None = None
+    """The same on steady time, for a job that was given a span."""
     quota_day: int | None = None
     deferred: bool = False
     attempts: int = 0

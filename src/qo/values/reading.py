@@ -66,6 +66,8 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `worker` is the worker that holds the job. For a job that is not held, it is the worker of its task that the store
     heard of last, live or not, at `heard_at`. Both are None where the store knows no such worker.
+
+    `start_by` is when a job that has never started fails, on the store's clock.
     """
 
     job: Job
@@ -78,6 +80,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_worker: bool = False
     worker: str | None = None
     heard_at: datetime | None = None
+    start_by: datetime | None = None
 
 
 class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

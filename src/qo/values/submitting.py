@@ -44,6 +44,12 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     """A time on the store's clock."""
     delay_ms: int | None = None
     """A span from the step that stores the job. Not together with `run_at_ms`."""
+    start_by_ms: int | None = None
+    """A time on the store's clock. The job fails if it has not started by then."""
+    start_within_ms: int | None = None
+    """The same as a span from the step that stores the job. Not together with `start_by_ms`."""
+    overdue_message: str | None = None
+    """The message of the error with which a job fails that has not started in time. Needed with either of the two."""
     quota_jitter_ms: int = 0
     cap: int | None = None
     """The store refuses the job when so many are in line and it would join now, or in less than CAPPED_DELAY_MS."""
@@ -58,6 +64,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
 class RefusalReason(StrEnum):
     FULL = "full"
     PHASE_TAKEN = "phase_taken"
+    OVERDUE = "overdue"
+    """It could not start before the time that it has to start by."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -6,7 +6,18 @@ from hypothesis import strategies as st
 
 from qo.values import Limit, Registration, Source, Submission, TaskOptions, Ticket
 from tests.conformance.machine.scene import Scene, action
-from tests.conformance.machine.strategies import CALLERS, DAY_MS, LEASE_MS, TASKS, slots, some_of, tickets
+from tests.conformance.machine.strategies import (
+    CALLERS,
+    DAY_MS,
+    LEASE_MS,
+    SECOND_MS,
+    TASKS,
+    hurried_submissions,
+    one_to_four,
+    slots,
+    some_of,
+    tickets,
+)
 
 
 class Callers(Scene):
@@ -43,6 +54,20 @@ class Callers(Scene):
         self.do("submit", jobs)
         for caller in data.draw(some_of(CALLERS)):
             self.do("acquire", [Ticket(holder=caller, groups=("gpu",), lease_ms=LEASE_MS)])
+
+    @action(2)
+    def a_slot_comes_free_before_jobs_that_are_overdue(self, data: st.DataObject) -> None:
+        """And before a caller behind them. Some of the jobs have a user whose deferred ones then move forward."""
+        tasks = tuple(TaskOptions(name=task) for task in TASKS)
+        self.do("register", Registration(name="w1", tasks=tasks, capacity=data.draw(one_to_four), lifetime_ms=DAY_MS))
+        self.do("set_limits", [Limit(group="gpu", slots=1, source=Source.OPERATOR)])
+        self.do("acquire", [Ticket(holder="c1", groups=("gpu",), lease_ms=LEASE_MS)])
+        for _ in range(data.draw(one_to_four)):
+            self.do("submit", [data.draw(hurried_submissions(f"h{self.submitted}", task="scan", groups=("gpu",)))])
+            self.submitted += 1
+        self.do("acquire", [Ticket(holder="c2", groups=("gpu",), lease_ms=LEASE_MS, wait_ms=DAY_MS)])
+        self.now += SECOND_MS
+        self.do("release", [("c1", None)])
 
     @action(4, when=lambda self: self.groups_with_callers())
     def make_room_for_callers(self, data: st.DataObject) -> None:

@@ -54,6 +54,8 @@ def of_the_answer(answer: Any) -> Iterable[str]:
                 yield "a submission was refused at the cap"
             case Refusal(reason=RefusalReason.PHASE_TAKEN):
                 yield "a phase was taken"
+            case Refusal(reason=RefusalReason.OVERDUE):
+                yield "a submission could not start in time"
             case Accepted(known=True):
                 yield "a submission was known already"
             case Held(lost=True) | Finished(lost=True):
@@ -78,6 +80,8 @@ def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[s
             yield what
     if any(old.deferred and one.state is State.QUEUED and not one.deferred for old, one in known):
         yield "a deferred job joined"
+    if any(old.quota_day is not None and one.quota_day is None and one.state is State.FAILED for old, one in known):
+        yield "an overdue job gave its quota back"
     if moved and sum(old.key != one.key for old, one in known) > 1:
         yield "a move spread others out"
     if before.jobs.keys() - after.jobs.keys():
@@ -118,6 +122,9 @@ CHANGES = [
     (State.CONFIRMING, State.FAILED, "nobody confirmed a job"),
     (State.FAILED, State.QUEUED, "a failed job was retried"),
     (State.STARTING, State.SCHEDULED, "an attempt is to be repeated later"),
+    (State.QUEUED, State.FAILED, "a job in line was overdue"),
+    (State.SCHEDULED, State.FAILED, "a scheduled job was overdue"),
+    (State.WAITING, State.FAILED, "a phase that waited was overdue"),
 ]
 
 
@@ -144,6 +151,8 @@ RARE = frozenset(
         BOUND,
         "a submission was refused at the cap",
         "a phase was taken",
+        "a submission could not start in time",
+        "an overdue job gave its quota back",
         "a submission was known already",
         "a stale token was refused",
         "a reminder was due",

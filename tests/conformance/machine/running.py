@@ -18,14 +18,17 @@ from tests.conformance.machine.strategies import (
     LEASE_MS,
     OWN_GROUPS,
     PARENTS,
+    PRIORITIES,
     SECOND_MS,
     TASKS,
     WORKERS,
     averages,
     batches,
     errors,
+    hurried_submissions,
     maybe,
     messages,
+    one_to_four,
     phase_submissions,
     progress,
     seldom,
@@ -104,6 +107,22 @@ class Running(Scene):
     )
     def claim_some(self, worker: str, tasks: tuple[str, ...], capacity: int, lease_ms: int) -> None:
         self.claim(worker, tasks, capacity, lease_ms, self.new_claim_id())
+
+    @action(3)
+    def claim_among_jobs_that_are_overdue(self, data: st.DataObject) -> None:
+        """More of them than small bounds fail at once, and first in line, so that the claim meets some."""
+        tasks = data.draw(st.lists(st.sampled_from(TASKS[:2]), min_size=4, max_size=8))
+        jobs = enumerate(tasks, start=self.submitted)
+        self.do(
+            "submit",
+            [
+                data.draw(hurried_submissions(f"h{number}", task=task, priority=min(PRIORITIES)))
+                for number, task in jobs
+            ],
+        )
+        self.submitted += len(tasks)
+        self.now += SECOND_MS
+        self.claim(data.draw(st.sampled_from(WORKERS)), TASKS, data.draw(one_to_four), LEASE_MS, self.new_claim_id())
 
     @action(when=lambda self: self.claims)
     def claim_again(self, data: st.DataObject) -> None:

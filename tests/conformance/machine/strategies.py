@@ -113,6 +113,14 @@ waits = seldom(
 )
 """Most jobs wait for nothing; some for a time, some for the end of a span."""
 
+STARTS_MS = (1, SECOND_MS, 5 * SECOND_MS, 20 * SECOND_MS, LEASE_MS, DAY_MS)
+latest_starts = seldom(
+    st.sampled_from([("start_by_ms", span) for span in (-SECOND_MS, *STARTS_MS)])
+    | st.sampled_from([("start_within_ms", span) for span in STARTS_MS])
+)
+"""Most jobs may start at any time, some have to start soon: so soon that few of them do."""
+hurries = st.sampled_from([SECOND_MS] * 4 + [None])
+
 
 @st.composite
 def submissions(draw: st.DrawFn, /, number: int, now: int, **fixed: Any) -> Submission:
@@ -122,6 +130,10 @@ def submissions(draw: st.DrawFn, /, number: int, now: int, **fixed: Any) -> Subm
     if (wait := draw(waits)) is not None:
         field, span = wait
         fields[field] = now + span if field == "run_at_ms" else span
+    if (latest := draw(latest_starts)) is not None:
+        field, span = latest
+        fields[field] = now + span if field == "start_by_ms" else span
+        fields["overdue_message"] = f"Not started by {field} {span}"
     return Submission(**{**fields, **fixed})
 
 
@@ -143,6 +155,21 @@ def tiered_submissions(draw: st.DrawFn, number: int, now: int) -> Submission:
     """Of few users with a quota, so that days fill up."""
     drawn = {name: draw(values) for name, values in tiered_fields.items()}
     return draw(submissions(number, now, **drawn, unique=None))
+
+
+@st.composite
+def hurried_submissions(draw: st.DrawFn, /, job_id: str, **fixed: Any) -> Submission:
+    """Most of them have to start within a second. Some have a user with a quota."""
+    within_ms = draw(hurries)
+    user, standing = draw(maybe(users_with_a_tier)), draw(maybe(standings))
+    return Submission(
+        id=job_id,
+        user=user,
+        standing=standing if user else None,
+        start_within_ms=within_ms,
+        overdue_message="late" if within_ms else None,
+        **fixed,
+    )
 
 
 @st.composite

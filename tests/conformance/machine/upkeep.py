@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from qo.job import JobError, State
 from qo.values import Average, Keep, Registration, UpkeepRules
 from tests.conformance.machine.scene import Scene, action
-from tests.conformance.machine.strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations
+from tests.conformance.machine.strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations, seldom
 
 SPANS = [1, SECOND_MS, 6 * SECOND_MS, 16 * SECOND_MS, LEASE_MS // 2, LEASE_MS, 3 * LEASE_MS]
 
@@ -38,6 +38,16 @@ class Upkeep(Scene):
     @action(5, span=st.sampled_from(SPANS))
     def time_passes(self, span: int) -> None:
         self.now += span
+
+    def latest_starts(self) -> list[int]:
+        """When jobs that wait would be overdue, as far as that is ahead."""
+        found = map(self.both.model.latest_start, self.state.jobs.values())
+        return sorted({latest for latest in found if latest is not None and latest > self.now})
+
+    @action(4, when=lambda self: self.latest_starts())
+    def a_job_is_overdue(self, data: st.DataObject) -> None:
+        """Or will be in a moment. Whatever happens next comes upon it."""
+        self.now = data.draw(st.sampled_from(self.latest_starts())) - data.draw(seldom(st.just(1), 0))
 
     @action()
     def the_clock_jumps(self, data: st.DataObject) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from qo.event import RESCHEDULED
 from qo.job import State
 from qo.values import LimitIgnored, Source, Standing
@@ -52,6 +54,18 @@ class Admission(Line):
         self.state.quota.pop((user, day), None)
         if used:
             self.state.quota[user, day] = used
+
+    def give_quota_back(self, jobs: Iterable[JobRow], now: int) -> bool:
+        """Of jobs that never started, whose day is not over; then their users' deferred jobs move forward."""
+        refunded = set()
+        for job in jobs:
+            if job.user is not None and certain(job.quota_day) >= now // DAY_MS:
+                self.charge(job.user, certain(job.quota_day), -1)
+                job.quota_day = None
+                refunded.add(job.user)
+        for user in sorted(refunded):
+            self.move_forward(user, now)
+        return bool(refunded)
 
     def first_day_with_room(self, user: str, quota: int, day: int) -> int:
         while self.used(user, day) >= quota:

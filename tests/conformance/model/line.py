@@ -9,8 +9,9 @@ from typing import Any
 
 from qo.errors import JobNotFound
 from qo.event import GRANTED, LIMIT, AuditEntry, Event
-from qo.job import ENDED, HELD, State, moment
+from qo.job import ENDED, HELD, JobError, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, within_portion
+from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
 from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
@@ -19,6 +20,7 @@ from tests.conformance.model.turns import Kept, end_turn, kept_now, pass_over
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
+MAY_BE_OVERDUE = frozenset({State.SCHEDULED, State.WAITING, State.QUEUED})
 
 
 class Line:
@@ -115,6 +117,16 @@ class Line:
     def due_on_the_clock(self, job: JobRow) -> int:
         due_at = certain(job.due_at)
         return due_at if job.steady_at is None else due_at + self.state.fallen_ms
+
+    def latest_start(self, job: JobRow) -> int | None:
+        """by the store's clock; None where it has none, or it is void"""
+        if job.state not in MAY_BE_OVERDUE or job.started_at is not None:
+            return None
+        return job.start_by if job.steady_start_by is None else job.steady_start_by + self.state.fallen_ms
+
+    def is_overdue(self, job: JobRow, now: int) -> bool:
+        latest = self.latest_start(job)
+        return latest is not None and latest <= now
 
     # --- room -------------------------------------------------------------------------------------------------
 
@@ -354,6 +366,16 @@ class Line:
             detail = {"message": job.message}
         self.tell(state, job.id, detail, now)
 
+    def fail_overdue(self, job: JobRow, now: int) -> None:
+        """It has not started in time. What it gives back is dealt with later: `give_quota_back`."""
+        check_transition(job.id, job.state, State.FAILED)
+        job.error = JobError(message=certain(job.overdue_message))
+        self.end(job, State.FAILED, now)
+
+    def give_quota_back(self, jobs: Iterable[JobRow], now: int) -> bool:
+        """Of jobs that never started, and whether there was any: `admission.py`, which builds on this."""
+        raise NotImplementedError
+
     # --- examining --------------------------------------------------------------------------------------------
 
     def is_candidate(self, waiting: JobRow | TicketRow, kept: Kept) -> bool:
@@ -378,7 +400,9 @@ class Line:
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
-            return job.id not in taken and all(self.has_room_for(one, job, kept, taken_in[one]) for one in groups)
+            if job.id in taken or self.is_overdue(job, now):
+                return False
+            return all(self.has_room_for(one, job, kept, taken_in[one]) for one in groups)
 
         while len(taken) < capacity:
             first = next((job for job in line if job.task in tasks and could_start(job)), None)
@@ -404,6 +428,7 @@ class Line:
         done_lanes: set[Lane] = set()
         granted: list[tuple[int, tuple[str, ...]]] = []
         put_aside: list[JobRow | TicketRow] = []
+        overdue: list[JobRow] = []
         examined = 0
         while examined < self.bounds.examine:
             waiting = self.next_to_hand_over(spoken_for, promised, done_with, done_lanes, kept, now)
@@ -415,6 +440,9 @@ class Line:
             if isinstance(waiting, TicketRow) and self.is_given_up(waiting, asking, now):
                 del self.state.tickets[waiting.holder]
                 kept = kept.without(waiting)
+            elif isinstance(waiting, JobRow) and self.is_overdue(waiting, now):
+                self.fail_overdue(waiting, now)
+                overdue.append(waiting)
             elif blocking is not None:
                 self.park(waiting, blocking, now)
                 put_aside.append(waiting)
@@ -430,6 +458,7 @@ class Line:
                 promised[self.workers_with_a_place(waiting.task, promised, now)[0]] += 1
                 kept = kept.without(waiting)
         pass_over(self, granted, put_aside, now)
+        self.give_quota_back(overdue, now)
 
     def is_given_up(self, ticket: TicketRow, asking: Collection[str], now: int) -> bool:
         return ticket.expires_at <= self.counted(now) and ticket.holder not in asking

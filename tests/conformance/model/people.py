@@ -116,7 +116,7 @@ class People(Steps):
         now: int,
     ) -> tuple[Job, ...]:
         jobs = [self.row(certain(job_id))] if parent is None else self.unfinished_of(parent)
-        refunded = set()
+        never_started = []
         for job in jobs:
             if job.state is State.CANCELLED:
                 continue
@@ -128,12 +128,10 @@ class People(Steps):
             else:
                 check_transition(job.id, job.state, State.CANCELLED)
                 self.end(job, State.CANCELLED, now)
-                if job.started_at is None and job.user is not None and certain(job.quota_day) >= now // DAY_MS:
-                    self.charge(job.user, certain(job.quota_day), -1)
-                    refunded.add(job.user)
+                if job.started_at is None:
+                    never_started.append(job)
             self.audit_entry(by, "cancel", job.id, {"message": message}, now)
-        for user in sorted(refunded):
-            self.move_forward(user, now)
+        self.give_quota_back(never_started, now)
         self.hand_over(now)
         return tuple(self.as_job(job) for job in jobs)
 
@@ -144,6 +142,14 @@ class People(Steps):
             raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, allowed_after(job.state))
         if self.unfinished_with(job.unique) is not None:
             raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, "nothing, its unique key is taken")
+        if job.phase is not None and job.phase > 1:
+            before = self.phase(certain(job.parent), job.phase - 1)
+            if before is None or before.state is not State.SUCCEEDED:
+                raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, "nothing before the earlier phase")
+        if job.user is not None and job.quota_day is None:
+            job.quota_day = now // DAY_MS
+            self.charge(job.user, job.quota_day, 1)
+        drop_start_by(job)
         job.attempts = 0
         job.error = job.stage = job.progress = job.message = job.finished_at = None
         job.worker = job.token = None
@@ -161,6 +167,7 @@ class People(Steps):
             job.iterations_granted += job.iterations_batch
             if job.iterations_max is not None:
                 job.iterations_granted = min(job.iterations_granted, job.iterations_max)
+        drop_start_by(job)
         job.attempts = 0
         job.confirmation_required_at = job.message = None
         self.join(job, now)
@@ -212,3 +219,7 @@ class People(Steps):
         self.audit_entry(by, "release", group, {"slot": slot_id, "holder": lease.holder, "force": force}, now)
         self.hand_over(now)
         return lease.holder
+
+
+def drop_start_by(job: JobRow) -> None:
+    job.start_by = job.steady_start_by = job.overdue_message = None

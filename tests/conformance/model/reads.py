@@ -199,6 +199,7 @@ class Reads(Upkeep):
             has_worker=any(w.expires_at > now and w.handles(row.task) for w in self.state.workers.values()),
             worker=None if heard_last is None else heard_last.name,
             heard_at=None if heard_last is None else moment(heard_last.heard_at),
+            start_by=moment_or_none(self.latest_start(row)),
         )
 
     def phase(self, parent: str, phase: int) -> JobRow | None:
@@ -324,7 +325,8 @@ class Reads(Upkeep):
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
         is_due = any(job.task in tasks and self.is_due(job, now) for job in jobs)
         is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
-        return is_due or is_over or bool(self.search_whole_line(tasks, 1, now))
+        is_overdue = any(self.is_overdue(job, now) for job in jobs)
+        return is_due or is_over or is_overdue or bool(self.search_whole_line(tasks, 1, now))
 
     def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
         return {
@@ -345,6 +347,9 @@ class Reads(Upkeep):
                     "parked": self.parked(row),
                     "due_at": row.due_at,
                     "steady_at": row.steady_at,
+                    "start_by": row.start_by,
+                    "steady_start_by": row.steady_start_by,
+                    "overdue_message": row.overdue_message,
                     "quota_day": row.quota_day,
                     "deferred": row.deferred,
                     "boost": row.boost,

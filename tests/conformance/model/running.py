@@ -31,6 +31,7 @@ class Running(Steps):
         put_aside: list[JobRow | TicketRow] = []
         started: list[tuple[int, tuple[str, ...]]] = []
         taken: list[LeaseRow] = []
+        overdue: list[JobRow] = []
         examined, taken_bytes, bound_reached = 0, 0, False
         while len(taken) < capacity and not bound_reached:
             job = self.first_candidate(tasks, kept)
@@ -41,7 +42,10 @@ class Running(Steps):
                 break
             examined += looks(len(self.groups_of_job(job)))
             blocking = self.first_without_room_for(job, kept)
-            if blocking is None:
+            if self.is_overdue(job, now):
+                self.fail_overdue(job, now)
+                overdue.append(job)
+            elif blocking is None:
                 taken.append(self.start(job, worker, lease_ms, claim_id, now))
                 taken_bytes += len(job.payload) + len(job.checkpoint or b"")
                 started.append((certain(job.key), self.groups_of_job(job)))
@@ -53,8 +57,9 @@ class Running(Steps):
         assert ids == (right[: len(ids)] if bound_reached else right), f"took {ids}, first in line are {right}"
         leases = tuple(self.as_lease(lease) for lease in taken)
         pass_over(self, started, put_aside, now)
+        gave_back = self.give_quota_back(overdue, now)
         self.hand_over(now)
-        return Claimed(leases=leases, more=bound_reached or due.more)
+        return Claimed(leases=leases, more=bound_reached or due.more or gave_back)
 
     def start(self, job: JobRow, worker: str, lease_ms: int, claim_id: str, now: int) -> LeaseRow:
         waited_ms = now - certain(job.joined_at)

@@ -71,6 +71,12 @@ class JobRow:
     quota_day: int | None = None
     deferred: bool = False
 
+    start_by: int | None = None
+    """when it fails unless it has started before"""
+    steady_start_by: int | None = None
+    """the same on steady time, where the caller gave a span"""
+    overdue_message: str | None = None
+
     joined_at: int | None = None
     aged_at: int | None = None
     position_original: int | None = None

@@ -16,6 +16,7 @@ from tests.conformance.model.step import Steps, step
 class Submitting(Steps):
     @step
     def submit(self, submissions: Sequence[Submission], *, now: int) -> list[Accepted | Refusal]:
+        self.fail_overdue_jobs(now)
         self.join_due_jobs(now)
         answers = [self.admit(submission, now) for submission in submissions]
         self.hand_over(now)
@@ -29,6 +30,8 @@ class Submitting(Steps):
             taken_by = self.phase(certain(submission.parent), submission.phase)
             if taken_by is not None and taken_by.state is not State.CANCELLED:
                 return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by.id)
+        if never_in_time(submission, now):
+            return Refusal(id=submission.id, reason=RefusalReason.OVERDUE)
         before = self.state.copy()
         changes_standing = self.changes_standing(submission)
         ignored: list[LimitIgnored] = []
@@ -107,7 +110,11 @@ class Submitting(Steps):
             contact=submission.contact,
             submitted_at=now,
             run_at=submission.run_at_ms,
+            start_by=submission.start_by_ms,
+            overdue_message=submission.overdue_message,
         )
+        if submission.start_within_ms is not None:
+            job.steady_start_by = self.steady(now) + submission.start_within_ms
         if submission.delay_ms is not None:
             job.run_at = now + submission.delay_ms
             job.steady_at = self.steady(now) + submission.delay_ms
@@ -156,3 +163,12 @@ class Submitting(Steps):
             self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
         else:
             self.tell(State.WAITING, job.id, {}, now)
+
+
+def never_in_time(submission: Submission, now: int) -> bool:
+    """Whether it could not join the line before it is overdue, by the store's clock."""
+    latest = submission.start_by_ms
+    if submission.start_within_ms is not None:
+        latest = now + submission.start_within_ms
+    due = max(now, submission.run_at_ms or 0, now + (submission.delay_ms or 0))
+    return latest is not None and latest <= due

@@ -64,7 +64,9 @@ def kept_by(line: Line, turns: list[Waiting], now: int) -> Kept:
         groups = line.all_groups(waiting)
         if any(is_shut(line.group_row(group)) for group in groups):
             continue
-        if isinstance(waiting, JobRow) and not line.has_live_worker(waiting.task, now):
+        if isinstance(waiting, JobRow) and (
+            not line.has_live_worker(waiting.task, now) or line.is_overdue(waiting, now)
+        ):
             continue
         near = near_groups(line, waiting)
         key = certain(waiting.key)

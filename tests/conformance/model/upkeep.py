@@ -60,9 +60,11 @@ class Upkeep(Admission):
         more_closed = self.open_closed_groups(now)
         more_tickets = self.drop_tickets(now)
         back, more_leases = self.end_leases(now)
+        overdue, more_overdue = self.fail_overdue_jobs(now)
         joined, more_due = self.join_due_jobs(now)
         self.hand_over(now)
-        return Portion(ids=(*back, *joined), more=more_closed or more_tickets or more_leases or more_due)
+        more = more_closed or more_tickets or more_leases or more_overdue or more_due
+        return Portion(ids=(*back, *overdue, *joined), more=more)
 
     def open_closed_groups(self, now: int) -> bool:
         closed = [
@@ -113,6 +115,14 @@ class Upkeep(Admission):
         else:
             return job
         return None
+
+    def fail_overdue_jobs(self, now: int) -> tuple[list[str], bool]:
+        overdue = [job for job in self.state.jobs.values() if self.is_overdue(job, now)]
+        portion, more = self.portion_of(sorted(overdue, key=lambda job: (self.latest_start(job), job.number)))
+        for job in portion:
+            self.fail_overdue(job, now)
+        self.give_quota_back(portion, now)
+        return [job.id for job in portion], more
 
     # --- aging, confirmations ---------------------------------------------------------------------------------
 

@@ -94,7 +94,7 @@ def _differences_of_counters(keys: Keys) -> Iterator[str]:
     for name in ("turns", "kept"):
         if counters.get(name, 0) != len(keys[name]):
             yield f"  'counters': {name} is {counters[name]} by them, and yet it is {keys[name]}"
-    for index in ("due", "spans", "closed", "expiry", "ticket_expiry"):
+    for index in ("due", "spans", "closed", "expiry", "ticket_expiry", "start_by", "steady_start_by"):
         soonest, first = counters.get(f"soonest_{index}"), min(keys[index].values(), default=None)
         if first is not None and soonest > first:
             yield f"  'counters': nothing is due in {index!r} before {soonest} by them, and yet something is at {first}"
@@ -173,6 +173,10 @@ class _Indexes:
         if row.due_at is not None:
             index = "due" if row.steady_at is None else "spans"
             self.put(index, f"{parent_order(row.parent)}\0{row.phase or 0:010d}\0{row.number}", row.due_at)
+        if row.started_at is None and row.state not in ENDED:
+            for index, latest in (("start_by", row.start_by), ("steady_start_by", row.steady_start_by)):
+                if latest is not None:
+                    self.put(index, row.number, latest)
         if row.deferred:
             self.put(f"deferred:{row.user}", row.number, row.run_at)
         if row.confirming_at is not None:

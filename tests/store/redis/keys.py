@@ -25,7 +25,7 @@ COUNTERS = [
     *("newest_event", "newest_signal", "oldest_event", "next_sequence", "last_token", "last_job", "oldest_job"),
     *("last_audit", "forget_from", "noted_at", "lease_ms", "uncounted_ms", "fallen_ms", "renewed_since_gap"),
     *("token_at_gap", "waiting_callers", "soonest_due", "soonest_spans", "soonest_closed", "soonest_expiry"),
-    *("soonest_ticket_expiry", "in_line", "turns", "turn_after", "kept"),
+    *("soonest_ticket_expiry", "in_line", "turns", "turn_after", "kept", "soonest_start_by", "soonest_steady_start_by"),
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 

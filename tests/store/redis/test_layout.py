@@ -161,6 +161,8 @@ async def people_and_time(store: RedisStore) -> None:
     asking = await start(store, "asking")
     await ask_to_confirm(store, asking)
     await at(store, NOW).set_tier("ben", standing("cto_scale"), by="ada")
+    await submit(store, "by a time", task="soon", start_by_ms=NOW + HOUR, overdue_message="late")
+    await submit(store, "in an hour", task="soon", start_within_ms=HOUR, overdue_message="late")
     own = Limit(group="own", slots=1, source=Source.SUBMIT)
     await submit(store, "own", groups=("own",), limits=(own,))
 

@@ -17,8 +17,11 @@ from qo.store.redis import RedisStore
 from qo.values import Advance, Bounds, Claimed, Keep, Offer, Outcome, Registration, Standing, TaskOptions, UpkeepRules
 from tests.conformance.suite.harness import (
     LEASE,
+    NOW,
+    SECOND,
     acquire,
     limit,
+    standing,
     start,
     submission,
     submit,
@@ -406,3 +409,28 @@ async def test_a_later_claim_takes_the_offer_back(store: RedisStore) -> None:
     await submit(store, "a", now=None)
 
     assert (await store.job("a")).state is State.QUEUED
+
+
+# --- overdue jobs -------------------------------------------------------------------------------------------------
+
+
+async def test_what_joins_because_an_offer_met_an_overdue_job_wakes_another_worker(store: RedisStore) -> None:
+    await limit(store, "api", 1, now=NOW)
+    held = await acquire(store, "caller", "api", now=NOW)
+    late = submission(
+        "late",
+        groups=("api",),
+        user="ada",
+        standing=standing(daily_quota=1),
+        start_within_ms=SECOND,
+        overdue_message="-",
+    )
+    await submit_list(store, [late])
+    await submit(store, "fresh", groups=("api",))
+    await submit(store, "tomorrow", user="ada")
+    async with offering(store, "w1") as one, offering(store, "w2") as other:
+        store.clock = lambda: NOW + 2 * SECOND
+        await store.release([("caller", held.token)])
+
+        assert sorted(jobs_of(await one) + jobs_of(await other)) == ["fresh", "tomorrow"]
+    assert (await store.job("late")).state is State.FAILED

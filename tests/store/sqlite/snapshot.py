@@ -106,8 +106,8 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
 
 
 def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
-    kept = "SELECT payload, checkpoint, contact FROM content WHERE number = ?"
-    payload, checkpoint, contact = sql.row(db, kept, (row.number,))
+    kept = "SELECT payload, checkpoint, contact, overdue_message FROM content WHERE number = ?"
+    payload, checkpoint, contact, overdue_message = sql.row(db, kept, (row.number,))
     assert row.has_contact == (contact is not None)
     return {
         "job": reading.job_now(db, row.id),
@@ -115,6 +115,9 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "parked": None if row.lane is None else sql.value(db, FIRST_OF_LANE, (row.lane,)),
         "due_at": row.due_at,
         "steady_at": row.steady_at,
+        "start_by": row.start_by,
+        "steady_start_by": row.steady_start_by,
+        "overdue_message": overdue_message,
         "quota_day": row.quota_day,
         "deferred": bool(row.deferred),
         "boost": row.boost,

@@ -99,6 +99,10 @@ def retry(reply: Reply, given: Given) -> Job:
         taken = reply.answer["detail"]
         allowed = f"nothing while job {taken['by']!r} with the same unique key {taken['key']!r} is unfinished"
         raise InvalidTransition(f"Job {given['job_id']!r}", taken["state"], "retried", allowed)
+    if refused(reply) == "phase_waits":
+        waits = reply.answer["detail"]
+        allowed = f"nothing until phase {waits['phase']} of parent {waits['parent']!r} has succeeded"
+        raise InvalidTransition(f"Job {given['job_id']!r}", waits["state"], "retried", allowed)
     check_refusal(reply, wanted="retried")
     return reply.jobs()[0]
 
@@ -186,6 +190,7 @@ def blockers(reply: Reply, given: Given) -> Blockers:
         raise JobNotFound(given["job_id"])
     (found,) = reply.jobs()
     state, heard_at = reply.answer.get("waits_for_state"), reply.answer.get("heard_at")
+    start_by = reply.answer.get("start_by")
     return Blockers(
         job=found,
         ahead=None if found.position is None else found.position - 1,
@@ -197,6 +202,7 @@ def blockers(reply: Reply, given: Given) -> Blockers:
         has_worker=reply.answer["has_worker"],
         worker=reply.answer.get("worker"),
         heard_at=None if heard_at is None else moment(heard_at),
+        start_by=None if start_by is None else moment(start_by),
     )
 
 

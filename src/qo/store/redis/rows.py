@@ -21,6 +21,8 @@ class JobRow(JobFields, gc=False):
     own_groups: tuple[str, ...] = ()
     token: str | None = None
     ended_token: str | None = None
+    overdue_message: str | None = None
+    """The message of its error if it has not started in time."""
     replaces: str | None = None
     """The number of the cancelled job that was this phase before."""
     payload_bytes: int = 0

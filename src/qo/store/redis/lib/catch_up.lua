@@ -1,4 +1,5 @@
--- Everything that is due: note the time, open closed groups, end tickets and leases, let due jobs join the line.
+-- Everything that is due: note the time, open closed groups, end tickets and leases, fail overdue jobs, let due jobs join
+-- the line.
 -- include lib/hand_over.lua
 -- exports catch_up
 
@@ -138,10 +139,13 @@ function catch_up.run()
   local opened_all = open_closed_groups()
   local dropped_all = drop_tickets()
   local ids, expired_all = end_leases()
+  local late, failed_all = overdue.fail_portion()
   local joined, joined_all = catch_up.join_due()
   hand_over()
-  for _, id in ipairs(joined) do
-    ids[#ids + 1] = id
+  for _, more in ipairs({ late, joined }) do
+    for _, id in ipairs(more) do
+      ids[#ids + 1] = id
+    end
   end
-  return ids, not (opened_all and dropped_all and expired_all and joined_all)
+  return ids, not (opened_all and dropped_all and expired_all and failed_all and joined_all)
 end

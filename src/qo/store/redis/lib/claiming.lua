@@ -25,9 +25,9 @@ local function passes(task)
 end
 
 function claiming.take(worker, task_names, capacity, lease_ms, claim)
-  -- Returns the jobs taken, whether a bound ended the claim early, and the bytes of its reply.
+  -- Returns the jobs taken, whether another claim may find more, and the bytes of its reply.
   local all = walk.over(without_repetitions(task_names), capacity)
-  local taken, examined, taken_bytes, more = {}, 0, 0, false
+  local taken, late, examined, taken_bytes, more = {}, {}, 0, 0, false
   while #taken < capacity do
     if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes then
       more = walk.first(all, passes) ~= nil
@@ -40,8 +40,12 @@ function claiming.take(worker, task_names, capacity, lease_ms, claim)
     local row = rows.get(number)
     local wanted = tasks.groups_of(row)
     examined = examined + groups.looks(wanted)
-    local blocked_by = groups.first_without_room(wanted, GATES + 1, row.key)
-    if blocked_by then
+    local is_late = overdue.is(row)
+    local blocked_by = not is_late and groups.first_without_room(wanted, GATES + 1, row.key)
+    if is_late then
+      overdue.fail(row)
+      late[#late + 1] = row
+    elseif blocked_by then
       line.park(row, blocked_by)
       passing.note_aside(row)
     else
@@ -52,6 +56,7 @@ function claiming.take(worker, task_names, capacity, lease_ms, claim)
     end
   end
   passing.end_walk()
+  more = overdue.give_quota_back(late) or more
   hand_over()
   return taken, more, taken_bytes
 end

@@ -13,7 +13,7 @@ local COUNTERS = {
   { 'renewed_since_gap', true }, { 'token_at_gap', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
   { 'soonest_spans', NEVER }, { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER },
   { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 }, { 'turns', 0 }, { 'turn_after', DEFAULT_TURN_AFTER },
-  { 'kept', 0 },
+  { 'kept', 0 }, { 'soonest_start_by', NEVER }, { 'soonest_steady_start_by', NEVER },
 }
 local place_of = {}
 for place = 1, #COUNTERS do
@@ -100,11 +100,12 @@ end
 -- Indexes by time. A counter of each is a time before which nothing in it is due, so most steps need not read it.
 local SOONEST = {
   due = 'soonest_due', spans = 'soonest_spans', closed = 'soonest_closed', expiry = 'soonest_expiry',
-  ticket_expiry = 'soonest_ticket_expiry',
+  ticket_expiry = 'soonest_ticket_expiry', start_by = 'soonest_start_by', steady_start_by = 'soonest_steady_start_by',
 }
--- The difference between their scale and the store's clock; `due` uses the clock itself.
+-- The difference between their scale and the store's clock; `due` and `start_by` use the clock itself.
 local DIFFERENCE = {
   spans = 'fallen_ms', closed = 'fallen_ms', expiry = 'uncounted_ms', ticket_expiry = 'uncounted_ms',
+  steady_start_by = 'fallen_ms',
 }
 
 local function difference(index)

@@ -3,6 +3,7 @@
 -- include lib/walk.lua
 -- include lib/passing.lua
 -- include lib/workers.lua
+-- include lib/overdue.lua
 -- exports hand_over
 
 local EXPECTED = 4 -- how many a hand-over probably looks at: one freed slot, and who is before its taker
@@ -96,7 +97,7 @@ local function hand_over(asking)
   local function passes(task)
     return task ~= CALLERS and not (worker_for(free, task) and groups.gates_open_unspoken(task))
   end
-  local examined = 0
+  local examined, late = 0, {}
   while examined < step.bounds.examine and walk.has_callers(all) do
     local task, member, taken = walk.next(all, passes)
     if not task then
@@ -110,11 +111,18 @@ local function hand_over(asking)
     else
       local row = rows.get(member)
       names = tasks.groups_of(row)
-      leave_for_its_worker(row, names, free, taken)
+      if overdue.is(row) then
+        overdue.fail(row)
+        late[#late + 1] = row
+      else
+        leave_for_its_worker(row, names, free, taken)
+      end
     end
     examined = examined + groups.looks(names)
   end
   groups.forget_spoken_for()
   lanes.settle()
   passing.end_walk()
+  overdue.give_quota_back(late)
+  lanes.settle()
 end

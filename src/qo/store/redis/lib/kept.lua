@@ -3,6 +3,7 @@
 -- They are worked out when a walk begins. Until its end, `kept_from` of a group is the key of the first turn that asks
 -- for a slot of it: for all behind that key, `groups.has_room_for` counts one slot more as held.
 -- include lib/tickets.lua
+-- include lib/overdue.lua
 -- include lib/turns.lua
 -- include lib/workers.lua
 -- exports kept
@@ -55,7 +56,7 @@ end
 
 local function asks_for(turn, asking)
   -- The names of the groups of which it asks for a slot.
-  if turn.task and not workers.serve(turn.task) then
+  if turn.task and (overdue.is(turn.waiting) or not workers.serve(turn.task)) then
     return NONE
   end
   local near, all, has_near_room = {}, {}, true

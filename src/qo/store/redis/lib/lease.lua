@@ -171,6 +171,7 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
     slots = lease.take_slots(names, token, COUNTED_IF_LIMITED, waited_ms),
   }
   line.leave(row)
+  line.forget_start_by(row)
   groups.add_claimable(row.task, -1)
   row.state = 'starting'
   row.attempts = (row.attempts or 0) + 1
@@ -258,6 +259,7 @@ function lease.end_job(row, state, error)
     line.leave(row)
   end
   line.give_up_place(row)
+  line.forget_start_by(row)
   row.state = state
   row.finished_at = step.now
   line.stop_waiting(row)

@@ -1,5 +1,5 @@
 -- A group's one limit and its source.
--- include lib/hand_over.lua
+-- include lib/lease.lua
 -- exports limits
 
 local limits = {}

@@ -276,6 +276,22 @@ function line.stop_waiting(row)
   end
 end
 
+function line.note_start_by(row)
+  -- The job waits and has never started.
+  if row.steady_start_by then
+    step.comes('steady_start_by', row.steady_start_by, row.number)
+  elseif row.start_by then
+    step.comes('start_by', row.start_by, row.number)
+  end
+end
+
+function line.forget_start_by(row)
+  -- The job starts or ends. Once it has started, it is in neither index any more.
+  if (row.steady_start_by or row.start_by) and not row.started_at then
+    take_out(row.steady_start_by and key('steady_start_by') or key('start_by'), row)
+  end
+end
+
 function line.number_of_due(member)
   return member:sub(-12)
 end

@@ -112,6 +112,18 @@ local function wake_for(task, counts)
   end
 end
 
+local function wake_for_all(counts)
+  local names = {}
+  for task in pairs(counts) do
+    names[#names + 1] = task
+  end
+  for _, task in ipairs(names) do
+    if task ~= CALLERS then
+      wake_for(task, counts)
+    end
+  end
+end
+
 local function count_ready(task, wanted)
   local jobs, count = rows.of(call('ZRANGE', written(key('ready:', task)), 0, wanted - 1)), 0
   line.look_up_lanes(jobs)
@@ -174,21 +186,13 @@ local function tell_to_look_again()
   end
 end
 
-local function wake_for_all()
+local function claimable_by_task()
   count_behind_gates()
   local counts = {} -- as they are now: claims for workers change them
   for task, count in pairs(groups.made_claimable()) do
     counts[task] = count
   end
-  local names = {}
-  for task in pairs(counts) do
-    names[#names + 1] = task
-  end
-  for _, task in ipairs(names) do
-    if task ~= CALLERS then
-      wake_for(task, counts)
-    end
-  end
+  return counts
 end
 
 local function is_more_open()
@@ -201,13 +205,26 @@ local function is_more_open()
   return reopened.look()
 end
 
+local function made_claimable_by_claims()
+  -- By task: what claims for idle workers have made claimable, by quota that was given back or slots that are not kept
+  -- any more.
+  local counts = overdue.take_joined()
+  if is_more_open() then
+    for task, count in pairs(claimable_by_task()) do
+      counts[task] = (counts[task] or 0) + count
+    end
+  end
+  return counts
+end
+
 local function wake_workers()
   lanes.settle()
   reopened.look()
-  wake_for_all()
-  local rounds = 1
-  while rounds < ROUNDS_AT_MOST and is_more_open() do
-    wake_for_all()
+  overdue.take_joined() -- counted already
+  local counts, rounds = claimable_by_task(), 0
+  while rounds < ROUNDS_AT_MOST and next(counts) do
+    wake_for_all(counts)
+    counts = made_claimable_by_claims()
     rounds = rounds + 1
   end
   if step.comes_sooner then

@@ -2,8 +2,8 @@
 --
 -- Arguments  job_id
 -- Answers    the job, its groups without room for it, and of those before it that slots are kept for, their groups without
---            room; the groups in which a slot is kept for it; the phase it waits for, whether a live worker handles its task, and the
---            worker that was heard of last; refused: no_job
+--            room; the groups in which a slot is kept for it; the phase it waits for, whether a live worker handles its
+--            task, the worker that was heard of last, and when it has to start; refused: no_job
 -- flags no-writes
 -- include lib/status.lua
 -- include lib/answer.lua
@@ -47,6 +47,10 @@ if row.state == 'waiting' and row.phase then
     waits_for, waits_for_state = row.phase - 1, state
   end
 end
+local start_by
+if not row.started_at and not ENDED[row.state] then
+  start_by = row.steady_start_by and row.steady_start_by + step.counter('fallen_ms') or row.start_by
+end
 local is_held = row.state == 'starting' or row.state == 'running'
 local has_worker, heard_last = false, nil
 for _, worker in ipairs(workers.all()) do
@@ -63,4 +67,5 @@ end
 return answer.send({
   jobs = { answer.job(row) }, groups = full, kept_for = kept_for, turn = turn, waits_for = waits_for, waits_for_state = waits_for_state,
   has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
+  start_by = start_by,
 })

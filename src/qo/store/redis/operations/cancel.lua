@@ -6,7 +6,7 @@
 -- flags allow-oom
 -- include lib/people.lua
 
-local refunded = {}
+local never_started = {}
 
 local function cancel(row)
   row.message = arguments.message or row.message
@@ -17,9 +17,8 @@ local function cancel(row)
     return
   end
   lease.end_job(row, 'cancelled')
-  if not row.started_at and row.user and row.quota_day and row.quota_day >= quota.day_of(step.now) then
-    quota.charge(row.user, row.quota_day, -1)
-    refunded[#refunded + 1] = row.user
+  if not row.started_at then
+    never_started[#never_started + 1] = row
   end
 end
 
@@ -37,13 +36,6 @@ for _, row in ipairs(wanted) do
     step.audit(arguments.by, 'cancel', row.id, { message = arguments.message or cjson.null })
   end
 end
-table.sort(refunded, comes_before)
-for i, user in ipairs(refunded) do
-  if user ~= refunded[i - 1] then
-    local standing = users.standing(user)
-    quota.move_forward(user, standing and standing.daily_quota)
-    users.note_idle(user)
-  end
-end
+overdue.give_quota_back(never_started)
 hand_over()
 return people.answer(wanted)

@@ -2,7 +2,7 @@
 --
 -- Arguments  worker, tasks, capacity, lease_ms, claim_id
 -- Answers    the leases, and whether a bound was reached
--- Events     starting; turn; those of catch_up
+-- Events     starting; failed; turn; those of catch_up
 -- flags allow-oom
 -- include lib/catch_up.lua
 -- include lib/claiming.lua

@@ -15,6 +15,7 @@ if row.state ~= 'confirming' then
 end
 lease.stop_confirming(row)
 row.attempts, row.message = nil, nil
+row.start_by, row.steady_start_by, row.overdue_message = nil, nil, nil
 if row.iterations_granted and row.iterations_batch then
   row.iterations_granted =
     math.min(row.iterations_granted + row.iterations_batch, row.iterations_max or math.huge)

@@ -42,6 +42,7 @@ local function hand_back(row)
   row.attempts = row.attempts - 1
   if row.attempts == 0 then
     row.attempts, row.started_at = nil, nil
+    line.note_start_by(row)
   end
   handed_back[#handed_back + 1] = row
 end

@@ -28,8 +28,18 @@ local function accepted(row, standing, known, ignored)
   }
 end
 
+local function is_never_in_time(submission)
+  -- Whether the job could not join the line before it is overdue.
+  local within_ms = submission.start_within_ms
+  local latest = within_ms and step.now + within_ms or submission.start_by_ms
+  if not latest then
+    return false
+  end
+  return latest <= math.max(step.now, submission.run_at_ms or 0, step.now + (submission.delay_ms or 0))
+end
+
 local function known_before(submission, number)
-  -- The answer where the id, the unique key or the phase is there already.
+  -- The answer where the id, the unique key or the phase is there already, or the job could not start in time.
   local row = number and rows.get(number)
   if not row and submission.unique then
     local other = call('HGET', written(key('unique')), submission.unique)
@@ -41,6 +51,9 @@ local function known_before(submission, number)
   local taken_by = submission.phase and phase_of(submission.parent, submission.phase)
   if taken_by and taken_by.state ~= 'cancelled' then
     return { reason = 'phase_taken', taken_by = taken_by.id }
+  end
+  if is_never_in_time(submission) then
+    return { reason = 'overdue' }
   end
 end
 
@@ -60,6 +73,9 @@ local function new_row(submission, standing)
     own_groups = submission.groups, unique_key = submission.unique,
     run_at = submission.delay_ms and step.now + submission.delay_ms or submission.run_at_ms,
     steady_at = submission.delay_ms and step.steady_now() + submission.delay_ms,
+    start_by = submission.start_by_ms,
+    steady_start_by = submission.start_within_ms and step.steady_now() + submission.start_within_ms,
+    overdue_message = submission.overdue_message,
     max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
     has_contact = submission.contact and true or nil,
     tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
@@ -146,6 +162,7 @@ local function accept(submission, row, standing, is_new, ignored)
     quota.defer(row, later_day, quota.midnight(later_day) + (submission.quota_jitter_ms or 0))
   end
   note_owner(row)
+  line.note_start_by(row)
   if waits then
     step.event('waiting', row.id)
   elseif not line.is_due(row) then
@@ -203,6 +220,7 @@ local ids = {}
 for i, submission in ipairs(arguments.submissions) do
   ids[i] = submission.id
 end
+overdue.fail_portion()
 catch_up.join_due()
 local numbers = rows.numbers(ids)
 rows.load(numbers)

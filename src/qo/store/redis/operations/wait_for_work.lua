@@ -10,7 +10,8 @@
 local function next_due()
   return math.min(
     step.soonest_on_the_clock('due'), step.soonest_on_the_clock('spans'), step.soonest_on_the_clock('closed'),
-    step.soonest_on_the_clock('expiry')
+    step.soonest_on_the_clock('expiry'), step.soonest_on_the_clock('start_by'),
+    step.soonest_on_the_clock('steady_start_by')
   )
 end
 

@@ -328,6 +328,17 @@ CREATE INDEX job_turn ON job (key) WHERE turn;
 CREATE INDEX ticket_turn ON ticket (key) WHERE turn;
 """
 
+# A job that has not started by then fails. The message is beside the payload, because it is read only then.
+START_BY = """
+ALTER TABLE job ADD COLUMN start_by INTEGER;        -- on the store's clock
+ALTER TABLE job ADD COLUMN steady_start_by INTEGER; -- the same on steady time, where the caller gave a span
+ALTER TABLE content ADD COLUMN overdue_message TEXT;
+CREATE INDEX job_start_by ON job (start_by, number)
+    WHERE start_by IS NOT NULL AND started_at IS NULL AND finished_at IS NULL;
+CREATE INDEX job_steady_start_by ON job (steady_start_by, number)
+    WHERE steady_start_by IS NOT NULL AND started_at IS NULL AND finished_at IS NULL;
+"""
+
 MIGRATIONS = (
     FIRST,
     AUDIT_COUNTER,
@@ -339,6 +350,7 @@ MIGRATIONS = (
     LANES,
     CONTACTS,
     TURNS,
+    START_BY,
 )
 
 

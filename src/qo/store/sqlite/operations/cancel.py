@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from qo.event import CANCEL_WANTED
 from qo.job import HELD, Job, State
-from qo.policy.days import day_of
 from qo.policy.lifecycle import check_transition
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.operations.set_priority import unfinished_jobs
-from qo.store.sqlite.operations.set_tier import standing_of
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.lease import end_job
-from qo.store.sqlite.shared.quota import charge, move_forward
+from qo.store.sqlite.shared.overdue import give_quota_back
 from qo.store.sqlite.shared.rows import JobRow, by_id, save
 from qo.store.sqlite.shared.step import Step
 
@@ -34,20 +32,20 @@ def cancel(
     else:
         assert parent is not None
         rows = unfinished_jobs(step, parent)
-    refunded: set[str] = set()
+    never_started = []
     for row in rows:
         if row.state != State.CANCELLED:
             check_transition(row.id, State(row.state), State.CANCELLED)
-            _cancel(step, row, message, refunded)
+            _cancel(step, row, message)
+            if row.started_at is None:
+                never_started.append(row)
             step.audit(by, "cancel", row.id, {"message": message})
-    for user in sorted(refunded):
-        standing = standing_of(step, user)
-        move_forward(step, user, None if standing is None else standing.daily_quota)
+    give_quota_back(step, never_started)
     hand_over(step)
     return tuple(with_position(step, row.id) for row in rows)
 
 
-def _cancel(step: Step, row: JobRow, message: str | None, refunded: set[str]) -> None:
+def _cancel(step: Step, row: JobRow, message: str | None) -> None:
     if message is not None:
         row.message = message
     if State(row.state) in HELD:
@@ -56,7 +54,3 @@ def _cancel(step: Step, row: JobRow, message: str | None, refunded: set[str]) ->
         step.event(CANCEL_WANTED, row.id)
         return
     end_job(step, row, State.CANCELLED)
-    never_started = row.started_at is None
-    if never_started and row.user is not None and row.quota_day is not None and row.quota_day >= day_of(step.now):
-        charge(step, row.user, row.quota_day, -1)
-        refunded.add(row.user)

@@ -1,8 +1,8 @@
 """catch_up: deal with what has come due.
 
-Writes   closed groups open, dropped tickets, ended leases, jobs that come back or join
-Answers  the jobs whose lease was over, then those that joined
-Events   lease_lost and the new state of each; queued
+Writes   closed groups open, dropped tickets, ended leases, jobs that come back, fail or join
+Answers  the jobs whose lease was over, then the overdue ones, then those that joined
+Events   lease_lost and the new state of each; failed; queued
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from qo.store.sqlite.shared.counted_time import counted_now, note_time, steady_n
 from qo.store.sqlite.shared.hand_over import drop_ticket, hand_over
 from qo.store.sqlite.shared.lease import lose_leases
 from qo.store.sqlite.shared.line import in_joining_order, join_all
+from qo.store.sqlite.shared.overdue import fail_overdue_jobs
 from qo.store.sqlite.shared.rows import JobRow, select
 from qo.store.sqlite.shared.step import Step
 from qo.values import Portion
@@ -25,10 +26,11 @@ def catch_up(step: Step) -> Portion:
     opened_all = _open_closed_groups(step)
     dropped_all = _drop_tickets(step)
     expired, expired_all = _end_leases(step)
+    overdue, failed_all = fail_overdue_jobs(step)
     joined, joined_all = join_due(step)
     hand_over(step)
-    done = opened_all and dropped_all and expired_all and joined_all
-    return Portion(ids=(*expired, *joined), more=not done)
+    done = opened_all and dropped_all and expired_all and failed_all and joined_all
+    return Portion(ids=(*expired, *overdue, *joined), more=not done)
 
 
 def join_due(step: Step) -> tuple[list[str], bool]:

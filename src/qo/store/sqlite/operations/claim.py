@@ -1,8 +1,8 @@
 """claim: take the first jobs in line whose every group has a free slot.
 
-Writes   slots, leases and jobs taken; lanes found blocked are put aside
+Writes   slots, leases and jobs taken; lanes found blocked are put aside; overdue jobs fail
 Answers  the leases, and whether a bound was reached
-Events   starting; those of catch_up
+Events   starting; failed; those of catch_up
 
 No scan: what is known to be blocked is not among the candidates, so the cost is that of the jobs taken
 and of the lanes found blocked for the first time.
@@ -20,6 +20,7 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import on_the_clock
 from qo.store.sqlite.shared.hand_over import hand_over, park_lane_of
 from qo.store.sqlite.shared.lease import claim_job
+from qo.store.sqlite.shared.overdue import fail_overdue, give_quota_back, is_overdue
 from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.turns import Passing
@@ -35,6 +36,7 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
         return Claimed(leases=known)
     behind = catch_up(step).more
     taken: list[_Taken] = []
+    overdue: list[JobRow] = []
     examined = taken_bytes = 0
     bounded = False
     walk = Walk(step, dict.fromkeys(tasks), expected=capacity, passes=lambda task: not step.groups.gates_open(task))
@@ -45,8 +47,10 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
         groups = step.groups_of(candidate)
         examined += looks(len(groups))
         assert candidate.key is not None
-        blocked_by = step.groups.first_without_room_for(groups[GATES:], candidate.key)
-        if blocked_by is None:
+        if is_overdue(step, candidate):
+            fail_overdue(step, candidate)
+            overdue.append(candidate)
+        elif (blocked_by := step.groups.first_without_room_for(groups[GATES:], candidate.key)) is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
             taken_bytes += sizes.of(candidate)
@@ -61,8 +65,9 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
             bounded = walk.has_more()
             break
     passing.count()
+    gave_back = give_quota_back(step, overdue)
     hand_over(step)
-    return Claimed(leases=_leases(step, taken), more=behind or bounded)
+    return Claimed(leases=_leases(step, taken), more=behind or bounded or gave_back)
 
 
 class _Sizes:

@@ -14,6 +14,7 @@ from qo.policy.lifecycle import allowed_after
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import JOIN_FIELDS, join
+from qo.store.sqlite.shared.overdue import drop_start_by
 from qo.store.sqlite.shared.rows import by_id, save
 from qo.store.sqlite.shared.step import Step
 
@@ -22,6 +23,7 @@ def confirm(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row = by_id(step.db, job_id)
     if row.state != State.CONFIRMING:
         raise InvalidTransition(f"Job {job_id!r}", row.state, "confirmed", allowed_after(State(row.state)))
+    drop_start_by(step, row)
     row.attempts = 0
     row.confirming_at = row.message = None
     row.iterations_granted = granted_after(row.iterations_granted, row.iterations_batch, row.iterations_max)

@@ -20,6 +20,7 @@ from qo.store.sqlite.shared.counted_time import steady_now
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.lease import RELEASE_FIELDS, end_job, end_leases, is_held
 from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
+from qo.store.sqlite.shared.overdue import note_start_by
 from qo.store.sqlite.shared.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.values import Finished, Outcome
@@ -44,6 +45,7 @@ def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
     for row in ended.handed_back:
         come_back(step, row, "handed_back")
         save(step.writes, row, *LINE_FIELDS, *ENDED_FIELDS, *RELEASE_FIELDS, "attempts", "started_at", "message")
+        note_start_by(step, row)
     join_all(step, in_joining_order(ended.released))
     hand_over(step)
     return answers

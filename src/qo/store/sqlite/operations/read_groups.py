@@ -78,6 +78,7 @@ def blockers(view: View, job_id: str) -> Blockers:
         if state is not State.SUCCEEDED:
             waits_for, waits_for_state = found.phase - 1, state
     worker, heard_at = _heard_last(db, found)
+    start_by = _start_by(db, job_id)
     return Blockers(
         job=found,
         ahead=None if found.position is None else found.position - 1,
@@ -89,6 +90,7 @@ def blockers(view: View, job_id: str) -> Blockers:
         has_worker=any(found.task in live.tasks for live in workers(view)),
         worker=worker,
         heard_at=heard_at,
+        start_by=None if start_by is None else moment(start_by),
     )
 
 
@@ -121,6 +123,17 @@ def _standing(view: View, job: Job) -> _Standing:
 def _looking(db: apsw.Connection, now: int) -> Step:
     """A step that only looks, and is never written."""
     return Step(db, now, Bounds())
+
+
+def _start_by(db: apsw.Connection, job_id: str) -> int | None:
+    """When a job that has never started fails, on the store's clock."""
+    latest: int | None = sql.value(
+        db,
+        "SELECT coalesce(steady_start_by + ?2, start_by) FROM job"
+        " WHERE id = ?1 AND started_at IS NULL AND finished_at IS NULL",
+        (job_id, _fallen_ms(db)),
+    )
+    return latest
 
 
 def workers(view: View) -> tuple[WorkerInfo, ...]:
@@ -209,10 +222,13 @@ def usage(view: View, user: str) -> UserUsage:
 
 def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
     """Whether a claim for these tasks might find something now: a candidate behind open gates, or something due."""
+    never_started = "started_at IS NULL AND finished_at IS NULL"
     due = (
         "SELECT EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NULL AND due_at <= ?1)"
         " OR EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NOT NULL AND due_at <= ?2)"
         " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?2)"
+        f" OR EXISTS (SELECT 1 FROM job WHERE start_by <= ?1 AND {never_started})"
+        f" OR EXISTS (SELECT 1 FROM job WHERE steady_start_by <= ?2 AND {never_started})"
         " OR EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?3)"
     )
     if sql.value(db, due, (now, now - _fallen_ms(db), now - _uncounted_ms(db))):

@@ -1,6 +1,6 @@
 """retry: a failed job joins the line again, as if it had never been tried.
 
-Writes   the job
+Writes   the job; quota, where the job had given it back
 Answers  the job as it is now
 Events   queued. Audit "retry"
 """
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from qo.errors import InvalidTransition
 from qo.job import Job, State
+from qo.policy.days import day_of
 from qo.policy.lifecycle import allowed_after
-from qo.store.sqlite.operations.read_jobs import with_position
+from qo.store.sqlite.operations.read_jobs import state_of_phase, with_position
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import JOIN_FIELDS, join
+from qo.store.sqlite.shared.overdue import drop_start_by
+from qo.store.sqlite.shared.quota import charge
 from qo.store.sqlite.shared.rows import by_id, find, save
 from qo.store.sqlite.shared.step import Step
 
@@ -26,6 +29,14 @@ def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
         if other is not None:
             allowed = f"nothing while job {other.id!r} with the same unique key {row.unique_key!r} is unfinished"
             raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed)
+    before = None if row.phase is None else row.phase - 1
+    if before and state_of_phase(step.db, row.parent, before) is not State.SUCCEEDED:
+        allowed = f"nothing until phase {before} of parent {row.parent!r} has succeeded"
+        raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed)
+    if row.user is not None and row.quota_day is None:
+        row.quota_day = day_of(step.now)
+        charge(step, row.user, row.quota_day)
+    drop_start_by(step, row)
     row.attempts = 0
     row.error = row.stage = row.progress = row.message = row.finished_at = None
     row.worker = row.token = None
@@ -34,6 +45,7 @@ def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
         step.writes,
         row,
         *JOIN_FIELDS,
+        "quota_day",
         "attempts",
         "error",
         "stage",

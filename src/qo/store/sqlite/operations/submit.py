@@ -1,6 +1,6 @@
 """submit: admit each job or refuse it, one after the other.
 
-Writes   jobs, their payloads, parents, quota, the user's standing, limits; due jobs join first
+Writes   jobs, their payloads, parents, quota, the user's standing, limits; overdue jobs fail and due jobs join first
 Answers  for each, the job or the reason
 Events   the state of each job accepted. Audit "submit" where the submitter is named
 """
@@ -14,6 +14,7 @@ from qo.job import NORMAL, Job, State
 from qo.policy.admission import CAPPED_DELAY_MS
 from qo.policy.days import day_of, midnight
 from qo.policy.ordering import parent_order
+from qo.policy.start_by import is_never_in_time
 from qo.store.sqlite.operations.catch_up import join_due
 from qo.store.sqlite.operations.read_jobs import state_of_phase, with_position
 from qo.store.sqlite.operations.set_limits import apply_limits
@@ -22,6 +23,7 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import steady_now
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import join
+from qo.store.sqlite.shared.overdue import fail_overdue_jobs, note_start_by
 from qo.store.sqlite.shared.quota import charge, defer, first_day_with_room, used_on
 from qo.store.sqlite.shared.rows import JobRow, find, insert, to_job, to_json
 from qo.store.sqlite.shared.step import Step
@@ -29,6 +31,7 @@ from qo.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, 
 
 
 def submit(step: Step, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
+    fail_overdue_jobs(step)
     join_due(step)
     present = _present_ids(step, submissions)
     answers = []
@@ -47,7 +50,7 @@ def _present_ids(step: Step, submissions: Sequence[Submission]) -> set[str]:
 
 
 def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | Refusal | None:
-    """The answer where the id, the unique key or the phase is there already."""
+    """The answer where the id, the unique key or the phase is there already, or the job could not start in time."""
     row = find(step.db, "id = ?", (submission.id,)) if submission.id in present else None
     if row is None and submission.unique is not None:
         row = find(step.db, "unique_key = ? AND finished_at IS NULL", (submission.unique,))
@@ -62,6 +65,8 @@ def _known(step: Step, submission: Submission, present: set[str]) -> Accepted | 
         )
         if taken_by is not None:
             return Refusal(id=submission.id, reason=RefusalReason.PHASE_TAKEN, taken_by=taken_by)
+    if is_never_in_time(submission, now=step.now):
+        return Refusal(id=submission.id, reason=RefusalReason.OVERDUE)
     return None
 
 
@@ -159,8 +164,10 @@ def _note_owner(step: Step, row: JobRow, groups: tuple[str, ...]) -> None:
 
 def _store(step: Step, row: JobRow, submission: Submission) -> None:
     insert(step.writes, row)
-    content = (row.number, submission.payload, submission.contact)
-    step.writes.add("content", "INSERT INTO content (number, payload, contact) VALUES (?, ?, ?)", content)
+    content = (row.number, submission.payload, submission.contact, submission.overdue_message)
+    statement = "INSERT INTO content (number, payload, contact, overdue_message) VALUES (?, ?, ?, ?)"
+    step.writes.add("content", statement, content)
+    note_start_by(step, row)
     step.figure("submitted")
     if submission.by is not None:
         step.audit(submission.by, "submit", row.id, {"task": row.task})
@@ -201,6 +208,9 @@ def _new_row(step: Step, submission: Submission, standing: Standing | None) -> J
     if submission.delay_ms is not None:
         row.run_at = step.now + submission.delay_ms
         row.steady_at = steady_now(step) + submission.delay_ms
+    row.start_by = submission.start_by_ms
+    if submission.start_within_ms is not None:
+        row.steady_start_by = steady_now(step) + submission.start_within_ms
     row.parent_order = parent_order(submission.parent)
     row.max_attempts = submission.max_attempts
     row.timeout_ms = submission.timeout_ms

@@ -15,6 +15,7 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import counted_now
 from qo.store.sqlite.shared.lanes import JOBS, TICKETS
 from qo.store.sqlite.shared.lease import take_slots
+from qo.store.sqlite.shared.overdue import fail_overdue, give_quota_back, is_overdue
 from qo.store.sqlite.shared.rows import JobRow, names
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.tickets import TicketRow
@@ -34,6 +35,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     workers = _FreeCapacity(step)
     walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
     passing = Passing(step)
+    overdue: list[JobRow] = []
     examined = 0
     while examined < step.bounds.examine and walk.has_callers() and (candidate := walk.next()) is not None:
         if isinstance(candidate, TicketRow):
@@ -41,12 +43,13 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
             goes_on = _examine_ticket(step, candidate, groups, passing, asked_now=candidate.holder in asking)
         else:
             groups = step.groups_of(candidate)
-            goes_on = _leave_for_its_worker(step, candidate, groups, workers, passing)
+            goes_on = _examine_job(step, candidate, groups, workers, passing, overdue)
         if not goes_on:
             walk.put_lane_aside()
         examined += looks(len(groups))
     step.groups.forget_spoken_for()
     passing.count()
+    give_quota_back(step, overdue)
     step.settle()
 
 
@@ -99,6 +102,22 @@ def _grant(step: Step, ticket: TicketRow, groups: tuple[str, ...], *, asked_now:
     if not asked_now:
         step.event(GRANTED, ticket.holder, {"token": str(token), "slots": slots, "expires_at": step.now + lease_ms})
     return slots
+
+
+def _examine_job(
+    step: Step,
+    row: JobRow,
+    groups: tuple[str, ...],
+    workers: _FreeCapacity,
+    passing: Passing,
+    overdue: list[JobRow],
+) -> bool:
+    """Whether the next job of its lane can be looked at. An overdue job fails, and is added to the list."""
+    if is_overdue(step, row):
+        fail_overdue(step, row)
+        overdue.append(row)
+        return True
+    return _leave_for_its_worker(step, row, groups, workers, passing)
 
 
 def _leave_for_its_worker(

@@ -24,6 +24,7 @@ from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, DEFAULT_TURN_AFTER
 log = logging.getLogger("qo.store")
 
 MINUTE_MS = 60_000
+NEVER = 1 << 53
 _COUNTERS = {
     "next_sequence": FIRST_SEQUENCE,
     "last_token": 0,
@@ -35,6 +36,8 @@ _COUNTERS = {
     "fallen_ms": 0,
     "renewed_since_gap": 1,
     "token_at_gap": 0,
+    "soonest_start_by": NEVER,
+    "soonest_steady_start_by": NEVER,
 }
 
 

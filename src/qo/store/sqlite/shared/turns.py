@@ -14,6 +14,7 @@ from typing import NamedTuple
 from qo.event import TURN
 from qo.policy.turns import Kept, Turn, kept_slots, rests_to_end
 from qo.store.sqlite.shared import sql
+from qo.store.sqlite.shared.overdue import is_overdue
 from qo.store.sqlite.shared.rows import JobRow, by_number, names, select
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.tickets import TicketRow, find_ticket, select_tickets
@@ -50,7 +51,7 @@ def _turn(step: Step, row: Waiting) -> Turn:
     assert row.key is not None
     if isinstance(row, TicketRow):
         return Turn(row.key, row.holder, None, names(row.groups))
-    return Turn(row.key, row.id, row.task, step.groups_of(row))
+    return Turn(row.key, row.id, row.task, step.groups_of(row), is_overdue(step, row))
 
 
 def _kept(step: Step, turns: Sequence[Turn]) -> Kept:
