@@ -1,4 +1,4 @@
--- Claiming for one worker: the first jobs in line whose every group has a free slot.
+-- Claiming for one worker: the first jobs in line whose every group has a free slot beside those that turns keep.
 --
 -- No scan: jobs that are known to be blocked are not candidates, so a claim costs only the jobs that it takes
 -- and those that it finds blocked for the first time.

@@ -11,9 +11,10 @@
 local kept = {}
 local marked -- the groups with a kept slot, during a walk
 local asks -- by key: whether a turn of that key asks for a slot, during a walk
+local in_order, as_of -- all that have a turn, as of a count of changes
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  marked, asks = {}, {}
+  marked, asks, in_order = {}, {}, nil
 end
 
 function kept.turn_of(waiting)
@@ -30,7 +31,10 @@ function kept.sort(all)
 end
 
 function kept.turns()
-  -- All that have a turn, in the order of the line.
+  -- All that have a turn, in the order of the line. The list must not be changed.
+  if in_order and as_of == turns.changes() then
+    return in_order
+  end
   local numbers, holders = turns.listed()
   local found = {}
   rows.load(numbers)
@@ -47,7 +51,8 @@ function kept.turns()
       found[#found + 1] = kept.turn_of(ticket)
     end
   end
-  return kept.sort(found)
+  in_order, as_of = kept.sort(found), turns.changes()
+  return in_order
 end
 
 local function is_near(name, task)

@@ -46,7 +46,7 @@ end
 
 function reopened.look()
   -- Notes the groups that have room again, and returns whether there are any.
-  if not (turns.were_touched() or groups.slots_changed()) or not (turns.are_there() or step.counter('kept') > 0) then
+  if not (turns.changes() > 0 or groups.slots_changed()) or not (turns.are_there() or step.counter('kept') > 0) then
     return false
   end
   before = before or stored()

@@ -9,10 +9,10 @@
 local turns = {}
 local JOB, CALLER = 'job:', 'caller:' -- a job's number and a caller's name may be alike
 local listed -- the members of the set, as this step sees them
-local changed -- whether turns, or what decides which slots they keep, may have changed in this step
+local changes -- how often turns, or what decides which slots they keep, may have changed in this step
 
 at_the_beginning[#at_the_beginning + 1] = function()
-  listed, changed = nil, false
+  listed, changes = nil, 0
 end
 
 function turns.are_there()
@@ -21,11 +21,11 @@ end
 
 function turns.touch()
   -- Something has changed that decides which slots turns keep, and that no group shows.
-  changed = true
+  changes = changes + 1
 end
 
-function turns.were_touched()
-  return changed
+function turns.changes()
+  return changes
 end
 
 local function members()
@@ -57,7 +57,8 @@ end
 
 function turns.begin(waiting)
   -- A job or a ticket takes a turn. The calling function saves it.
-  waiting.turn, changed = true, true
+  waiting.turn = true
+  turns.touch()
   members()[member_of(waiting)] = true
   later('SADD', key('turns'), member_of(waiting))
   step.set_counter('turns', step.counter('turns') + 1)
@@ -65,7 +66,8 @@ end
 
 function turns.lose(waiting)
   -- The turn ends and the count stays. The calling function saves it.
-  waiting.turn, changed = nil, true
+  waiting.turn = nil
+  turns.touch()
   members()[member_of(waiting)] = nil
   later('SREM', key('turns'), member_of(waiting))
   step.set_counter('turns', step.counter('turns') - 1)

@@ -2,7 +2,7 @@
 --
 -- Arguments  tickets
 -- Answers    what each holder has now
--- Events     granted, for each slot that is handed over to a waiting caller
+-- Events     granted, for each slot that is handed over to a waiting caller; turn
 -- include lib/catch_up.lua
 -- include lib/wake.lua
 

@@ -1,8 +1,8 @@
--- claim: take the first jobs in line whose every group has a free slot.
+-- claim: take the first jobs in line whose every group has a free slot beside those that turns keep.
 --
 -- Arguments  worker, tasks, capacity, lease_ms, claim_id
 -- Answers    the leases, and whether a bound was reached
--- Events     starting; failed; those of catch_up
+-- Events     starting; failed; turn; those of catch_up
 -- flags allow-oom
 -- include lib/catch_up.lua
 -- include lib/claiming.lua
