@@ -57,6 +57,13 @@ def test_a_job_for_later_is_scheduled(call: Callable[..., Call], option: tuple[s
     assert call("jobs", "--status", "scheduled", "--json").json[0]["run_at"]
 
 
+@pytest.mark.parametrize("start_by", ["2h", "2090-12-31T18:00:00+02:00"])
+def test_a_job_that_has_to_start_in_time_says_so(call: Callable[..., Call], start_by: str) -> None:
+    assert call("submit", "build", "--id", "j", "--start-by", start_by).code == 0
+
+    assert " It must start by " in call("why", "j").out
+
+
 @pytest.mark.parametrize("given", ["argument", "file", "stdin"])
 def test_data_comes_as_an_argument_a_file_or_on_stdin(
     call: Callable[..., Call], worker: Process, tmp_path: Path, given: str

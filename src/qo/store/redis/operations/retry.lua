@@ -13,6 +13,12 @@ end
 if row.state ~= 'failed' then
   return people.wrong_state(row)
 end
+if row.unique_key then
+  local other = call('HGET', key('unique'), row.unique_key)
+  if other then
+    return step.refuse('unique_taken', { id = row.id, state = row.state, by = rows.get(other).id, key = row.unique_key })
+  end
+end
 if row.phase and row.phase > 1 then
   local before = call('HGET', key('phases:', row.parent), row.phase - 1)
   if not before or rows.get(before).state ~= 'succeeded' then
@@ -20,10 +26,6 @@ if row.phase and row.phase > 1 then
   end
 end
 if row.unique_key then
-  local other = call('HGET', key('unique'), row.unique_key)
-  if other then
-    return step.refuse('unique_taken', { id = row.id, state = row.state, by = rows.get(other).id, key = row.unique_key })
-  end
   later('HSET', key('unique'), row.unique_key, row.number)
 end
 if row.parent then
