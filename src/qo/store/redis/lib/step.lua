@@ -95,11 +95,12 @@ local function write_events()
   if has_signals then
     tell_signals(newest)
   end
+  local number = digits(newest)
   call(
-    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, digits(newest) .. '-0', 'events',
-    cmsgpack.pack(events), 'kinds', table.concat(names, ',')
+    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, number .. '-0', 'events', cmsgpack.pack(events),
+    'kinds', table.concat(names, ',')
   )
-  call('SPUBLISH', key('events'), digits(newest))
+  call('SPUBLISH', key('events'), number)
 end
 
 local function write_figures()
