@@ -6,7 +6,9 @@ name of this table as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+import msgspec
 
 from qo.event import CANCEL_WANTED, GRANTED, LEASE_LOST
 from qo.job import ENDED, HELD, NORMAL
@@ -26,14 +28,14 @@ from qo.policy.ordering import (
     STEPS_PER_CELL,
 )
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, GROUPS_A_LOOK, Source, Standing
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, GROUPS_A_LOOK, Bounds, Source, Standing
 
 LOOK_AGAIN = "look"
 """The message to an idle worker that something comes due sooner than it knows."""
 TOKEN_DIGITS = 16
 """Tokens are stored with so many digits, so that they sort as text."""
 
-Constant = int | str | tuple[int, ...] | tuple[str, ...] | frozenset[str]
+Constant = int | str | tuple[int, ...] | tuple[str, ...] | frozenset[str] | Mapping[str, int]
 
 CONSTANTS: dict[str, Constant] = {
     "NORMAL": NORMAL,
@@ -48,6 +50,7 @@ CONSTANTS: dict[str, Constant] = {
     "GATES": GATES,
     "COUNTED_IF_LIMITED": COUNTED_IF_LIMITED,
     "GROUPS_A_LOOK": GROUPS_A_LOOK,
+    "DEFAULT_BOUNDS": msgspec.structs.asdict(Bounds()),
     "KINDS": frozenset(KINDS),
     **{source.name: int(source) for source in Source},
     "STANDING_FIELDS": Standing.__struct_fields__,
@@ -80,6 +83,8 @@ def in_lua(value: Constant) -> str:
 
 
 def _members(values: Collection[int] | Collection[str]) -> list[str]:
+    if isinstance(values, Mapping):
+        return [f"{name} = {value}" for name, value in values.items()]
     if isinstance(values, frozenset):
         return sorted(f"{member} = true" for member in values)
     return [in_lua(value) for value in values]
