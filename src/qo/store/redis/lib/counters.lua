@@ -4,6 +4,7 @@
 
 local step = {} -- what every operation uses; other parts add to it
 local NEVER = 2 ^ 53
+local NOTHING = {}
 local TOKEN = '%0' .. TOKEN_DIGITS .. '.0f'
 -- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
@@ -131,7 +132,7 @@ function step.due_with_times(index)
   -- The due members of this index, one more than a portion, each followed by its time.
   local now = step.now - difference(index)
   if now < step.soonest(index) then
-    return {}
+    return NOTHING
   end
   local found = call(
     'ZRANGEBYSCORE', written(key(index)), '-inf', now, 'WITHSCORES', 'LIMIT', 0, step.bounds.portion + 1

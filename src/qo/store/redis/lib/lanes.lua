@@ -255,14 +255,16 @@ end
 
 function lanes.settle()
   -- All removals come before all additions, so that those of one index are one command each.
-  local to_settle = unsettled
-  unsettled = {}
-  for _, lane in ipairs(to_settle) do
-    lane.is_unsettled = false
-    take_entry_out(lane, (lanes.nth(lane, 1)))
-  end
-  for _, lane in ipairs(to_settle) do
-    put_entry_in(lane, lanes.nth(lane, 1))
+  if #unsettled > 0 then
+    local to_settle = unsettled
+    unsettled = {}
+    for _, lane in ipairs(to_settle) do
+      lane.is_unsettled = false
+      take_entry_out(lane, (lanes.nth(lane, 1)))
+    end
+    for _, lane in ipairs(to_settle) do
+      put_entry_in(lane, lanes.nth(lane, 1))
+    end
   end
   groups.settle()
 end
