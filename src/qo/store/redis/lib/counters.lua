@@ -5,7 +5,7 @@
 local step = {} -- what every operation uses; other parts add to it
 local NEVER = 2 ^ 53
 local NOTHING = {}
-local TOKEN = '%0' .. TOKEN_DIGITS .. '.0f'
+local TOKEN = '%0' .. TOKEN_DIGITS .. 'd'
 -- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
   { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
@@ -73,7 +73,7 @@ end
 function step.draw_job_number()
   local number = step.counter('last_job') + 1
   step.set_counter('last_job', number)
-  return string.format('%012.0f', number)
+  return string.format('%012d', number)
 end
 
 function step.write_counters()

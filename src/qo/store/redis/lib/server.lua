@@ -23,7 +23,7 @@ end
 
 local function digits(number)
   -- All digits: `tostring` keeps only fourteen.
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 local function below(number)
