@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ Given = Mapping[str, Any]
 """An operation's arguments by the names of its parameters."""
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What goes to a function. `once`: a call that is sent again gets its first answer, because doing it a second time
     would not be the same."""
 
