@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 from qo.clock import system_ms
 
@@ -15,9 +16,13 @@ MARK_BYTES = 12
 
 def new_id() -> str:
     """A ULID: 48 bits of milliseconds, then 80 random ones, so that ids sort by the time they were made."""
-    now = system_ms()
-    moment = bytes([now >> shift & 31 for shift in range(45, -1, -5)])
-    return (moment + os.urandom(RANDOM_CHARACTERS)).translate(CHARACTER_OF_BYTE).decode()
+    return _characters_of(system_ms()) + os.urandom(RANDOM_CHARACTERS).translate(CHARACTER_OF_BYTE).decode()
+
+
+@lru_cache(maxsize=1)
+def _characters_of(milliseconds: int) -> str:
+    """Cached, because many ids are made in the same millisecond."""
+    return bytes([ALPHABET[milliseconds >> shift & 31] for shift in range(45, -1, -5)]).decode()
 
 
 def new_debug_id() -> str:

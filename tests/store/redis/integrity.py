@@ -245,7 +245,7 @@ class _Indexes:
         for (task, lane), members in self.lanes.items():
             first = min(members, key=members.__getitem__)
             group = parked_in(self.keys, lane)
-            self.put("lanes", lane, [first, members[first], len(members), group or False])
+            self.put("lanes", lane, [first, members[first], len(members) > 1, group or False])
             if len(members) > 1:
                 self.by_name[f"lane:{lane}"] = dict(members)
             if group is None:

@@ -75,6 +75,7 @@ def test_a_changed_number_changes_the_library(monkeypatch: pytest.MonkeyPatch) -
         (("tier", "boost"), "{ 'tier', 'boost' }"),
         (frozenset({"b", "a"}), "{ a = true, b = true }"),
         (qo.State.FAILED, "'failed'"),
+        ({"examine": 256, "page": 2000}, "{ examine = 256, page = 2000 }"),
     ],
 )
 def test_a_constant_is_written_as_lua_writes_it(value: Constant, text: str) -> None:

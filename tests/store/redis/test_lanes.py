@@ -12,20 +12,23 @@ import pytest
 
 from qo.job import State
 from qo.store.redis import RedisStore, calling
-from qo.store.redis.server.functions import Function, Library, library
+from qo.store.redis.server.functions import CALL, Function, Library, library
 from qo.values import Lease, Limit, Outcome, Source, Submission
 from tests.conformance.suite.harness import LEASE, NOW, fresh_id
 from tests.servers.redis import Kind, shared_server
 from tests.store.redis.redis_calls import KINDS, new_namespace
 from tests.store.redis.snapshot import snapshot
 
-CALL, TAKE = "return redis_call(...)", "local taken = take(candidates, from)"
-COUNT_COMMAND = """
-local _, name = ...
-commands = commands + 1
-on_lanes = on_lanes + (string.find(name or '', '}:lane', 1, true) and 1 or 0)
-"""
+TAKE = "local taken = take(candidates, from)"
 COUNT_LOOK = "looks = looks + 1 "
+COUNTED_CALL = """
+local function counted_call(...)
+  local _, name = ...
+  commands = commands + 1
+  on_lanes = on_lanes + (string.find(name or '', '}:lane', 1, true) and 1 or 0)
+  return redis.call(...)
+end
+"""
 ASK = """
 redis.register_function({ function_name = library .. '_counted', flags = { 'no-writes' }, callback = function()
   local counted = { looks, commands, on_lanes }
@@ -43,10 +46,10 @@ MOST_MEMORY = 0.35
 @cache
 def counting_library() -> Library:
     _, _, code = library().text.split("\n", 2)
-    for act, counter in ((CALL, COUNT_COMMAND), (TAKE, COUNT_LOOK)):
+    for act, counted in ((CALL, "counted_call"), (TAKE, COUNT_LOOK + TAKE)):
         assert code.count(act) == 1
-        code = code.replace(act, counter + act)
-    return Library.of(f"local looks, commands, on_lanes = 0, 0, 0\n{code}{ASK}")
+        code = code.replace(act, counted)
+    return Library.of(f"local looks, commands, on_lanes = 0, 0, 0\n{COUNTED_CALL}{code}{ASK}")
 
 
 @pytest.fixture

@@ -62,8 +62,7 @@ class Reply:
     def __init__(self, reply: list[Any]) -> None:
         self._blobs = reply
         self.answer: dict[str, Any] = _decode(reply[0]) or {}  # an empty table is a list to Lua
-        tasks: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
-        self._task_groups = {task: tuple(groups) for task, groups in tasks.items()}
+        self._task_groups: Mapping[str, Sequence[str]] = self.answer.get("tasks") or {}
 
     def blob(self, number: int) -> bytes:
         found: bytes = self._blobs[number]
@@ -74,7 +73,7 @@ class Reply:
         result = found.get("result")
         return to_job(
             row,
-            groups=groups_of_row(row, task_groups=self._task_groups.get(row.task, ()), own=row.own_groups),
+            groups=groups_of_row(row, task_groups=tuple(self._task_groups.get(row.task, ())), own=row.own_groups),
             position=found.get("position"),
             result=None if result is None else self.blob(result),
         )

@@ -27,7 +27,7 @@ from qo.store.redis.server.durability import describe
 from qo.store.redis.server.waking import Waking
 from qo.values import Bounds, Claimed, Offer, Retention
 
-SCHEMA = 4
+SCHEMA = 5
 NET_SECONDS = 5.0
 """how long one waits at most without looking again, should a wake-up get lost"""
 

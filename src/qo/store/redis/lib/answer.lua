@@ -16,7 +16,7 @@ answer.blob = add_blob
 
 function answer.job(row, position)
   -- A job in a reply: the indexes of its row, its position and its result.
-  answer.tasks[row.task] = tasks.get(row.task).groups or NONE
+  answer.tasks[row.task] = tasks.get(row.task).groups
   local found = { row = add_blob(rows.packed(row)), position = position }
   if row.state == 'queued' and not position then
     found.position = call('ZRANK', written(key('line')), row.number) + 1

@@ -4,7 +4,8 @@
 
 local step = {} -- what every operation uses; other parts add to it
 local NEVER = 2 ^ 53
-local TOKEN = '%0' .. TOKEN_DIGITS .. '.0f'
+local NOTHING = {}
+local TOKEN = '%0' .. TOKEN_DIGITS .. 'd'
 -- Each with what it is at first. They are stored in this order, which `store/redis/reading.py` knows, too.
 local COUNTERS = {
   { 'newest_event', 0 }, { 'newest_signal', 0 }, { 'oldest_event', 1 }, { 'next_sequence', FIRST_SEQUENCE },
@@ -73,7 +74,7 @@ end
 function step.draw_job_number()
   local number = step.counter('last_job') + 1
   step.set_counter('last_job', number)
-  return string.format('%012.0f', number)
+  return string.format('%012d', number)
 end
 
 function step.write_counters()
@@ -133,7 +134,7 @@ function step.due_with_times(index)
   -- The due members of this index, one more than a portion, each followed by its time.
   local now = step.now - difference(index)
   if now < step.soonest(index) then
-    return {}
+    return NOTHING
   end
   local found = call(
     'ZRANGEBYSCORE', written(key(index)), '-inf', now, 'WITHSCORES', 'LIMIT', 0, step.bounds.portion + 1

@@ -127,7 +127,7 @@ local function oldest_kept()
   while oldest <= last do
     local numbers = {}
     for number = oldest, math.min(oldest + BATCH - 1, last) do
-      numbers[#numbers + 1] = string.format('%012.0f', number)
+      numbers[#numbers + 1] = string.format('%012d', number)
     end
     for i, text in ipairs(call('HMGET', key('jobs'), unpack(numbers))) do
       if text then

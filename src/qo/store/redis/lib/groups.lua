@@ -360,6 +360,9 @@ local function parked_changed(group)
 end
 
 function groups.settle()
+  if #touched == 0 then
+    return
+  end
   local to_settle = touched
   touched = {}
   for _, group in ipairs(to_settle) do

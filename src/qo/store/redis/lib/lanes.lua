@@ -3,7 +3,8 @@
 --
 -- A lane is read once in a step and changed in memory. `settle` writes what can be searched: the entry of its first one
 -- there, and the `open` index. The records follow at the end of the step. A lane has a set of its members only while
--- there are two or more, because most lanes of a large line may have one.
+-- there are two or more, because most lanes of a large line may have one. Its record does not say how many: a member
+-- that joins behind others is added to the set and changes nothing else.
 -- include lib/groups.lua
 -- exports lanes
 
@@ -18,17 +19,17 @@ at_the_beginning[#at_the_beginning + 1] = function()
 end
 
 local function remember(name, task, text)
-  -- `members` has the first ones and their keys, from place `at` on, as far as they are known; `shown` is the one that
-  -- stands in an index. All fields at once: a table that grows costs more.
-  local first, order_key, count, group
+  -- `members` has the first ones and their keys, from place `at` on, as far as they are known, and `is_whole` says
+  -- whether they are all; `shown` is the one that stands in an index. All fields at once: a table that grows costs more.
+  local first, order_key, has_set, group
   if text then
-    first, order_key, count, group = cmsgpack.unpack(text)
+    first, order_key, has_set, group = cmsgpack.unpack(text)
     group = group or nil
   end
   local lane = {
-    name = name, task = task, set = key('lane:', name), members = { first, order_key }, at = 1, count = count or 0,
-    group = group, has_set = text and count > 1, is_stored = text and true, is_unsettled = false,
-    shown = first, shown_key = order_key, shown_in = group,
+    name = name, task = task, set = key('lane:', name), members = { first, order_key }, at = 1,
+    is_whole = not has_set, group = group, has_set = has_set, has_lost = false, is_stored = text and true,
+    is_unsettled = false, shown = first, shown_key = order_key, shown_in = group,
   }
   known[name] = lane
   return lane
@@ -78,30 +79,46 @@ end
 -- --- members --------------------------------------------------------------------------------------------------
 
 local function know_only(lane, member, order_key)
-  lane.members, lane.at = { member, order_key }, 1
+  lane.members, lane.at, lane.is_whole = { member, order_key }, 1, not lane.has_set
 end
 
 local function know_only_the_first(lane)
-  if #lane.members > lane.at + 1 then
-    know_only(lane, lane.members[lane.at], lane.members[lane.at + 1])
+  know_only(lane, lane.members[lane.at], lane.members[lane.at + 1])
+end
+
+local function read_members(lane, first, last)
+  -- One more than asked, which mostly tells whether the lane ends here.
+  local members = lane.members
+  local found = call('ZRANGE', written(lane.set), first, last + 1, 'WITHSCORES')
+  for i = 1, #found, 2 do
+    members[#members + 1] = found[i]
+    members[#members + 1] = tonumber(found[i + 1])
   end
+  lane.is_whole = #found / 2 < last + 2 - first
 end
 
 function lanes.nth(lane, nth, ahead)
   -- A member and its key, the first for 1; nil behind the last one. Where it has to be read, so many are.
-  if nth > lane.count then
-    return
-  end
   local members, at = lane.members, lane.at + 2 * (nth - 1)
-  if at > #members then
-    local first = (#members - lane.at + 1) / 2
-    local found = call('ZRANGE', written(lane.set), first, nth + (ahead or 1) - 2, 'WITHSCORES')
-    for i = 1, #found, 2 do
-      members[#members + 1] = found[i]
-      members[#members + 1] = tonumber(found[i + 1])
-    end
+  if at > #members and not lane.is_whole then
+    read_members(lane, (#members - lane.at + 1) / 2, nth + (ahead or 1) - 2)
   end
   return members[at], members[at + 1]
+end
+
+function lanes.length(lane)
+  if lane.is_whole then
+    return (#lane.members - lane.at + 1) / 2
+  end
+  return call('ZCARD', written(lane.set))
+end
+
+local function first_of(lane)
+  local first, order_key = lanes.nth(lane, 1)
+  if not first then
+    lane.group, lane.has_set = nil, false -- it is gone, and would be a new one
+  end
+  return first, order_key
 end
 
 function lanes.known_from(lane, nth)
@@ -114,9 +131,8 @@ function lanes.known_from(lane, nth)
 end
 
 local function add(lane, member, order_key)
-  -- Returns whether it is the first one now.
   local first, first_key = lanes.nth(lane, 1)
-  if lane.count == 1 and not lane.has_set then
+  if first and not lane.has_set then
     lane.has_set = true
     later('ZADD', lane.set, first_key, first)
   end
@@ -125,12 +141,12 @@ local function add(lane, member, order_key)
   end
   if not first or order_key < first_key then
     know_only(lane, member, order_key)
-    return true
-  end
-  if order_key < lane.members[#lane.members] then
+  elseif order_key < lane.members[#lane.members] then
     know_only_the_first(lane) -- it stands between those that are known
+  elseif lane.is_whole then
+    lane.members[#lane.members + 1] = member
+    lane.members[#lane.members + 1] = order_key
   end
-  return false
 end
 
 -- --- where a lane waits ---------------------------------------------------------------------------------------
@@ -140,20 +156,20 @@ local function wait_in(lane, group)
   if group == lane.group then
     return
   end
+  local length = lanes.length(lane)
   if lane.group then
-    groups.note_parked(lane.group, lane.task, -lane.count)
+    groups.note_parked(lane.group, lane.task, -length)
   end
   if group then
-    groups.note_parked(group, lane.task, lane.count)
+    groups.note_parked(group, lane.task, length)
     step.figure(figure_names.rejected(group))
   else
-    groups.add_claimable(lane.task, lane.count)
+    groups.add_claimable(lane.task, length)
   end
   lane.group = group
 end
 
 local function count_in(lane, change)
-  lane.count = lane.count + change
   if lane.group then
     groups.note_parked(lane.group, lane.task, change)
   elseif change > 0 then
@@ -175,28 +191,29 @@ end
 
 function lanes.enter(lane, member, order_key, names, first)
   -- A member joins. If it is the first one, the lane is looked at.
-  touch(lane)
-  if add(lane, member, order_key) then
+  local present, present_key = first_of(lane)
+  if not present or order_key < present_key then
+    touch(lane)
     wait_in(lane, groups.first_without_room(names, first))
+  elseif not lane.has_set then
+    touch(lane)
   end
+  add(lane, member, order_key)
   count_in(lane, 1)
 end
 
 function lanes.leave(lane, member)
-  -- The lane stays where it is. Without members it is gone, and would be a new one.
+  -- The lane stays where it is.
   touch(lane)
+  lane.has_lost = true
   count_in(lane, -1)
   if lane.has_set then
     later('ZREM', lane.set, member)
   end
-  if lane.count == 0 then
-    lane.members, lane.at, lane.group, lane.has_set = {}, 1, nil, false
-  elseif lane.members[lane.at] ~= member then
-    know_only_the_first(lane)
-  elseif #lane.members > lane.at + 1 then
+  if lane.members[lane.at] == member then
     lane.at = lane.at + 2
   else
-    lane.members, lane.at = {}, 1
+    know_only_the_first(lane)
   end
 end
 
@@ -210,7 +227,7 @@ function lanes.rekey(lane, member, order_key)
   if not lane.has_set or (first_key and order_key < first_key) then
     know_only(lane, member, order_key)
   elseif lane.members[lane.at] == member then
-    lane.members, lane.at = {}, 1
+    know_only(lane)
   else
     know_only_the_first(lane)
   end
@@ -255,32 +272,39 @@ end
 
 function lanes.settle()
   -- All removals come before all additions, so that those of one index are one command each.
-  local to_settle = unsettled
-  unsettled = {}
-  for _, lane in ipairs(to_settle) do
-    lane.is_unsettled = false
-    take_entry_out(lane, (lanes.nth(lane, 1)))
-  end
-  for _, lane in ipairs(to_settle) do
-    put_entry_in(lane, lanes.nth(lane, 1))
+  if #unsettled > 0 then
+    local to_settle = unsettled
+    unsettled = {}
+    for _, lane in ipairs(to_settle) do
+      lane.is_unsettled = false
+      take_entry_out(lane, (first_of(lane)))
+    end
+    for _, lane in ipairs(to_settle) do
+      put_entry_in(lane, first_of(lane))
+    end
   end
   groups.settle()
+end
+
+local function drop_set_of_one(lane)
+  if lane.has_set and lane.has_lost and not lanes.nth(lane, 2) then
+    later('ZREM', lane.set, (lanes.nth(lane, 1)))
+    lane.has_set = false
+  end
 end
 
 local function write_lanes()
   lanes.settle()
   for lane in pairs(to_write) do
-    if lane.count == 0 and lane.is_stored then
+    if lane.is_stored and not first_of(lane) then
       later('HDEL', key('lanes'), lane.name)
     end
   end
   for lane in pairs(to_write) do
-    if lane.count > 0 then
-      local first, order_key = lanes.nth(lane, 1)
-      later('HSET', key('lanes'), lane.name, cmsgpack.pack(first, order_key, lane.count, lane.group or false))
-      if lane.has_set and lane.count == 1 then
-        later('ZREM', lane.set, first)
-      end
+    local first, order_key = first_of(lane)
+    if first then
+      drop_set_of_one(lane)
+      later('HSET', key('lanes'), lane.name, cmsgpack.pack(first, order_key, lane.has_set, lane.group or false))
     end
   end
 end

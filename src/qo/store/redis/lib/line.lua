@@ -115,6 +115,12 @@ end
 function line.look_up_lanes(jobs)
   -- Read the lanes of these jobs in one command: those they stand in, or will join. A job in line must be looked up
   -- before its priority or its tier changes, or it could not be found in the lane that it leaves.
+  if #jobs < 2 then
+    if jobs[1] and jobs[1].state == 'queued' then
+      line.lane_of(jobs[1])
+    end
+    return
+  end
   local names, task_of = {}, {}
   for i, row in ipairs(jobs) do
     names[i] = not stands_in[row.number] and tasks.lane_of(row)

@@ -1,8 +1,8 @@
--- The server's commands, this namespace's keys, and the format of numbers and strings.
--- exports call, key, digits, below, comes_before, meet_server, at_the_beginning, at_the_end
+-- This namespace's keys, and the format of numbers and strings.
+-- exports key, digits, below, comes_before, meet_server, at_the_beginning, at_the_end
 
 local at_the_beginning, at_the_end = {}, {} -- what parts do then; at the end those first that use others
-local prefix, redis_call
+local prefix
 local keys_without_parts -- by name, of the namespace of the last step
 
 local function meet_server(keys)
@@ -13,17 +13,11 @@ local function meet_server(keys)
   if keys[1] ~= prefix then
     prefix, keys_without_parts = keys[1], {}
   end
-  redis_call = redis.call
-end
-
-local function call(...)
-  -- `redis.call` exists only while a function runs.
-  return redis_call(...)
 end
 
 local function digits(number)
   -- All digits: `tostring` keeps only fourteen.
-  return string.format('%.0f', number)
+  return string.format('%d', number)
 end
 
 local function below(number)

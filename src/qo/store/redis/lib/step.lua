@@ -1,7 +1,7 @@
 -- One atomic step: its arguments, its time, and what it writes at its end.
 --
 -- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
--- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` as in `values/bounds.py`
+-- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` of `values/bounds.py` only if not the default
 -- argv[2]  the operation's id, if its reply has to be kept for a repetition, else empty
 -- argv[3…] payloads, checkpoints and results, which no operation reads; arguments refer to them by number
 --
@@ -95,11 +95,12 @@ local function write_events()
   if has_signals then
     tell_signals(newest)
   end
+  local number = digits(newest)
   call(
-    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, digits(newest) .. '-0', 'events',
-    cmsgpack.pack(events), 'kinds', table.concat(names, ',')
+    'XADD', key('events'), 'MAXLEN', '~', ENTRIES_AT_MOST, number .. '-0', 'events', cmsgpack.pack(events),
+    'kinds', table.concat(names, ',')
   )
-  call('SPUBLISH', key('events'), digits(newest))
+  call('SPUBLISH', key('events'), number)
 end
 
 local function write_figures()
@@ -166,6 +167,6 @@ local function begin(keys, arguments, operation)
   end
   local asked = cmsgpack.unpack(argv[1])
   step.now = asked.now or now_ms()
-  step.bounds = asked.bounds
+  step.bounds = asked.bounds or DEFAULT_BOUNDS
   return operation(asked)
 end

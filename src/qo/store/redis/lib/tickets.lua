@@ -24,7 +24,7 @@ function tickets.get(holder)
 end
 
 local function expiry_member(ticket)
-  return string.format('%016.0f', ticket.key) .. ticket.holder
+  return string.format('%016d', ticket.key) .. ticket.holder
 end
 
 function tickets.holder_of(member)

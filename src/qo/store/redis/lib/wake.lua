@@ -128,7 +128,7 @@ local function count_ready(task, wanted)
   local jobs, count = rows.of(call('ZRANGE', written(key('ready:', task)), 0, wanted - 1)), 0
   line.look_up_lanes(jobs)
   for _, row in ipairs(jobs) do
-    count = count + line.lane_of(row).count
+    count = count + lanes.length(line.lane_of(row))
   end
   return count
 end

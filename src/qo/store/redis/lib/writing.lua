@@ -23,7 +23,11 @@ local function written(name)
   local waiting = pending[name]
   if waiting then
     pending[name], begun[name] = nil, true
-    call_in_parts(waiting[1], name, waiting, 2)
+    if #waiting <= ARGUMENTS_AT_MOST then
+      call(waiting[1], name, unpack(waiting, 2)) -- as nearly always; the parts take longer to work out
+    else
+      call_in_parts(waiting[1], name, waiting, 2)
+    end
   end
   return name
 end
@@ -60,6 +64,9 @@ local function write_pending()
 end
 
 local function look_up(command, name, list)
+  if #list > 0 and #list <= ARGUMENTS_AT_MOST then
+    return call(command, name, unpack(list))
+  end
   local found = {}
   for first = 1, #list, ARGUMENTS_AT_MOST do
     local last = math.min(first + ARGUMENTS_AT_MOST - 1, #list)

@@ -68,12 +68,12 @@ local function from_numbers(last, count)
   if arguments.newest_first then
     local first = math.min(newest, last and last - 1 or newest)
     for number = first, math.max(oldest, first - count + 1), -1 do
-      numbers[#numbers + 1] = string.format('%012.0f', number)
+      numbers[#numbers + 1] = string.format('%012d', number)
     end
   else
     local first = math.max(oldest, last and last + 1 or oldest)
     for number = first, math.min(newest, first + count - 1) do
-      numbers[#numbers + 1] = string.format('%012.0f', number)
+      numbers[#numbers + 1] = string.format('%012d', number)
     end
   end
   return numbers

@@ -6,7 +6,9 @@ name of this table as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+import msgspec
 
 from qo.event import CANCEL_WANTED, GRANTED, LEASE_LOST
 from qo.job import ENDED, HELD, NORMAL
@@ -27,14 +29,22 @@ from qo.policy.ordering import (
 )
 from qo.policy.turns import NEAR_KINDS
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, DEFAULT_TURN_AFTER, GROUPS_A_LOOK, Source, Standing
+from qo.values import (
+    DEFAULT_LEASE_MS,
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_TURN_AFTER,
+    GROUPS_A_LOOK,
+    Bounds,
+    Source,
+    Standing,
+)
 
 LOOK_AGAIN = "look"
 """The message to an idle worker that something comes due sooner than it knows."""
 TOKEN_DIGITS = 16
 """Tokens are stored with so many digits, so that they sort as text."""
 
-Constant = int | str | tuple[int, ...] | tuple[str, ...] | frozenset[str]
+Constant = int | str | tuple[int, ...] | tuple[str, ...] | frozenset[str] | Mapping[str, int]
 
 CONSTANTS: dict[str, Constant] = {
     "NORMAL": NORMAL,
@@ -49,6 +59,7 @@ CONSTANTS: dict[str, Constant] = {
     "GATES": GATES,
     "COUNTED_IF_LIMITED": COUNTED_IF_LIMITED,
     "GROUPS_A_LOOK": GROUPS_A_LOOK,
+    "DEFAULT_BOUNDS": msgspec.structs.asdict(Bounds()),
     "KINDS": frozenset(KINDS),
     "NEAR_KINDS": frozenset(kind.removesuffix(":") for kind in NEAR_KINDS),
     **{source.name: int(source) for source in Source},
@@ -83,6 +94,8 @@ def in_lua(value: Constant) -> str:
 
 
 def _members(values: Collection[int] | Collection[str]) -> list[str]:
+    if isinstance(values, Mapping):
+        return [f"{name} = {value}" for name, value in values.items()]
     if isinstance(values, frozenset):
         return sorted(f"{member} = true" for member in values)
     return [in_lua(value) for value in values]

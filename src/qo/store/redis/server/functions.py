@@ -25,6 +25,8 @@ PACKAGE, OPERATIONS = "qo.store.redis", "operations"
 INCLUDE, EXPORTS, FLAGS = "-- include ", "-- exports ", "-- flags "
 BUILT_IN = "ipairs, pairs, next, unpack, tonumber, math, string, table, cjson, cmsgpack, struct"
 """Lua's own functions, made local: a library's globals are looked up in two tables."""
+CALL = "redis.call"
+"""The server's commands. The library knows this as `call`; a function of its own around it took 2 % of a step."""
 WORD = re.compile(r"(?<![.:\w])[A-Za-z_]\w*")
 
 
@@ -74,9 +76,9 @@ def library() -> Library:
     exported: dict[str, str] = dict.fromkeys(CONSTANTS, "constants.py")
     put_in: set[str] = set()
     code = [
-        f"local function built_in() return {BUILT_IN} end",
-        f"local {BUILT_IN}",
-        f"local function know_lua() {BUILT_IN} = built_in() end",
+        f"local function built_in() return {BUILT_IN}, {CALL} end",
+        f"local {BUILT_IN}, call",
+        f"local function know_lua() {BUILT_IN}, call = built_in() end",
         "local exported = {}",
         *(f"exported.{name} = {in_lua(value)}" for name, value in CONSTANTS.items()),
     ]
