@@ -23,7 +23,19 @@ from qo.values.reading import (
     SeriesPoint,
     UserUsage,
 )
-from qo.values.running import Advance, Average, Claimed, Finished, Held, Lease, Offer, Outcome, Renewal, Renewed
+from qo.values.running import (
+    Advance,
+    Average,
+    Claimed,
+    Finished,
+    Held,
+    Lease,
+    Offer,
+    Outcome,
+    Renewal,
+    Renewed,
+    Suspicion,
+)
 from qo.values.submitting import Accepted, Refusal, RefusalReason, Standing, Submission
 from qo.values.upkeep import Keep, Portion, Reminder, Retention, UpkeepDone, UpkeepRules
 from qo.values.workers import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, Registered, Registration, TaskOptions, WorkerInfo
@@ -71,6 +83,7 @@ __all__ = [
     "Source",
     "Standing",
     "Submission",
+    "Suspicion",
     "TaskOptions",
     "Ticket",
     "Unlimited",

@@ -9,6 +9,7 @@ import msgspec
 
 from qo.job import Job, State
 from qo.values.limits import GroupStatus
+from qo.values.running import Suspicion
 
 
 class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -18,6 +19,7 @@ class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     task: str
     tier: str | None = None
     groups: tuple[str, ...]
+    suspicion: Suspicion = Suspicion.NONE
 
 
 class LinePage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -60,6 +62,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `worker` is the worker that holds the job. For a job that is not held, it is the worker of its task that the store
     heard of last, live or not, at `heard_at`. Both are None where the store knows no such worker.
+    `suspicion` is that of a job in line.
     """
 
     job: Job
@@ -70,6 +73,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     has_worker: bool = False
     worker: str | None = None
     heard_at: datetime | None = None
+    suspicion: Suspicion = Suspicion.NONE
 
 
 class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

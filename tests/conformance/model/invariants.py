@@ -6,6 +6,7 @@ from collections import Counter
 
 from qo.job import ENDED, HELD, State
 from qo.policy.ordering import place_of
+from qo.values import Suspicion
 from tests.conformance.model.reads import Reads
 from tests.conformance.model.state import ModelState
 
@@ -17,6 +18,7 @@ def check_invariants(model: Reads, before: ModelState) -> None:
     check_one_owner(model, before)
     check_conservation(model, before)
     check_free_deferral(model)
+    check_alone(model)
 
 
 def check_capacity(model: Reads, before: ModelState) -> None:
@@ -79,3 +81,11 @@ def check_free_deferral(model: Reads) -> None:
         if job.deferred:
             assert job.state in (State.SCHEDULED, State.WAITING), f"free deferral: {job.id} is {job.state}"
             assert job.attempts == 0, f"free deferral: {job.id} has spent an attempt"
+
+
+def check_alone(model: Reads) -> None:
+    for job in model.state.jobs.values():
+        if job.suspicion is Suspicion.LAST:
+            assert job.state in HELD or job.state is State.QUEUED, f"suspects: {job.id} is {job.state}"
+            alone = job.worker is None or model.running(job.worker) == 1
+            assert alone, f"suspects: {job.id} does not run alone on {job.worker}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from qo.errors import JobNotFound
@@ -13,11 +15,46 @@ from qo.job import ENDED, HELD, State, moment
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, within_portion
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
+from qo.values import (
+    Average,
+    Bounds,
+    Limit,
+    LimitChange,
+    LimitIgnored,
+    Mean,
+    Source,
+    Suspicion,
+    TaskOptions,
+    Unlimited,
+    looks,
+)
 from tests.conformance.model.state import GroupRow, JobRow, Lane, LeaseRow, ModelState, TicketRow, certain
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
+
+
+@dataclass
+class Taker:
+    """The worker that claims, as suspects see it."""
+
+    worker: str
+    held: int
+    """how many job leases it has"""
+    is_alone: bool
+    """it runs a last suspect"""
+    suspects: float
+    """how many more suspects it may take"""
+    now: int
+
+    def may_take(self, job: JobRow) -> bool:
+        return job.suspicion is not Suspicion.LAST or self.held == 0
+
+    def note(self, job: JobRow) -> None:
+        """It has taken this job."""
+        self.held += 1
+        self.suspects -= job.suspicion is not Suspicion.NONE
+        self.is_alone = job.suspicion is Suspicion.LAST
 
 
 class Line:
@@ -243,7 +280,7 @@ class Line:
         if isinstance(waiting, TicketRow):
             return ("", waiting.groups)
         job = waiting
-        return (job.task, job.priority, job.user, job.project, job.tier, job.parent, job.own_groups)
+        return (job.task, job.priority, job.user, job.project, job.tier, job.parent, job.own_groups, job.suspicion)
 
     def parked(self, waiting: JobRow | TicketRow) -> str | None:
         """The group in which its lane is parked; None where the lane is ready, or the job is not in line."""
@@ -328,6 +365,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        job.suspicion = Suspicion.NONE
         job.contact = None
         job.finished_at = now
         job.cancel_wanted = False
@@ -351,15 +389,22 @@ class Line:
         spoken_for = spoken_for or Counter()
         return all(self.has_room(gate, spoken_for[gate]) for gate in gates(task))
 
-    def first_candidate(self, tasks: Collection[str]) -> JobRow | None:
+    def first_candidate(self, tasks: Collection[str], taker: Taker) -> JobRow | None:
         """The job that a claim looks at next."""
         open_tasks = {task for task in tasks if self.gates_have_room(task)}
-        return next((job for job in self.in_line() if job.task in open_tasks and self.is_candidate(job)), None)
+        return next(
+            (
+                job
+                for job in self.in_line()
+                if job.task in open_tasks and self.may_look_at(job, taker) and self.is_candidate(job)
+            ),
+            None,
+        )
 
-    def search_whole_line(self, tasks: Collection[str], capacity: int) -> list[str]:
+    def search_whole_line(self, tasks: Collection[str], capacity: int, taker: Taker) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has a free slot, again and
         again. What a claim takes must be the same."""
-        line, taken_in = self.in_line(), Counter[str]()
+        line, taken_in, taker = self.in_line(), Counter[str](), replace(taker)
         taken: list[str] = []
 
         def could_start(job: JobRow) -> bool:
@@ -367,12 +412,46 @@ class Line:
             return job.id not in taken and all(self.has_room(group, taken_in[group]) for group in groups)
 
         while len(taken) < capacity:
-            first = next((job for job in line if job.task in tasks and could_start(job)), None)
-            if first is None:
+            eligible = (job for job in line if job.task in tasks and self.may_look_at(job, taker) and could_start(job))
+            first = next(eligible, None)
+            if first is None or not taker.may_take(first):
                 break
             taken.append(first.id)
             taken_in.update(self.groups_of_job(first))
+            taker.note(first)
         return taken
+
+    # --- suspects ---------------------------------------------------------------------------------------------
+
+    def taker(self, worker: str, suspects: int | None, now: int) -> Taker:
+        return Taker(worker, self.running(worker), self.runs_alone(worker), inf if suspects is None else suspects, now)
+
+    def may_look_at(self, job: JobRow, taker: Taker) -> bool:
+        """Whether the job is among those that a claim of this worker looks at: to take it, or to end there."""
+        if taker.is_alone:
+            return False
+        if job.suspicion is Suspicion.LAST and taker.held:
+            return self.empties_itself(taker, job.task)
+        return job.suspicion is Suspicion.NONE or taker.suspects > 0
+
+    def empties_itself(self, taker: Taker, task: str) -> bool:
+        """Whether this is the worker that takes nothing more while a last suspect of the task waits."""
+        heard_of = [
+            worker.name
+            for worker in self.state.workers.values()
+            if worker.expires_at > taker.now
+            and worker.heard_at > taker.now - self.state.lease_ms
+            and worker.handles(task)
+        ]
+
+        def jobs_of(worker: str) -> int:
+            return taker.held if worker == taker.worker else self.running(worker)
+
+        return min(heard_of, key=lambda worker: (jobs_of(worker), worker), default=None) == taker.worker
+
+    def runs_alone(self, worker: str) -> bool:
+        jobs = (self.state.jobs[lease.holder] for lease in self.state.leases.values() if lease.is_job)
+        return any(job.worker == worker and job.suspicion is Suspicion.LAST for job in jobs)
 
     # --- handing over -----------------------------------------------------------------------------------------
 
@@ -431,7 +510,8 @@ class Line:
         tickets = [ticket for ticket in self.state.tickets.values() if is_open(ticket)]
         if not tickets:
             return None
-        jobs = [job for job in self.in_line() if is_open(job) and has_taker(job.task)]
+        innocent = [job for job in self.in_line() if job.suspicion is Suspicion.NONE]
+        jobs = [job for job in innocent if is_open(job) and has_taker(job.task)]
         candidates: list[JobRow | TicketRow] = [*tickets, *jobs]
         return min(candidates, key=lambda waiting: certain(waiting.key))
 
@@ -443,6 +523,7 @@ class Line:
             if worker.expires_at > now
             and worker.handles(task)
             and worker.capacity - self.running(worker.name) - promised[worker.name] > 0
+            and not self.runs_alone(worker.name)
         )
 
     def running(self, worker: str) -> int:

@@ -9,7 +9,8 @@ from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER
 from qo.job import ENDED, HELD, Job, State
 from qo.policy.lifecycle import allowed_after, check_transition
 from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
-from qo.values import Limit, LimitIgnored, Source, Standing, Unlimited
+from qo.policy.suspects import suspicion_of
+from qo.values import Limit, LimitIgnored, Source, Standing, Suspicion, Unlimited
 from tests.conformance.model.admission import DAY_MS
 from tests.conformance.model.state import GroupRow, JobRow, certain
 from tests.conformance.model.step import Steps, step
@@ -142,6 +143,8 @@ class People(Steps):
         if self.unfinished_with(job.unique) is not None:
             raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, "nothing, its unique key is taken")
         job.attempts = 0
+        if job.suspicion is not Suspicion.NONE:
+            job.suspicion = suspicion_of(attempts=0, max_attempts=certain(job.max_attempts))
         job.error = job.stage = job.progress = job.message = job.finished_at = None
         job.worker = job.token = None
         self.join(job, now)
