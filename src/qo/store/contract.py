@@ -14,10 +14,11 @@ slots       A holder has one slot number in each group it is recorded in: the lo
             groups at the time of the claim count, whatever has changed since. A caller is recorded in every group it
             names. A number lasts until it is released, also when the limit is removed or set below it.
 gates       `global` and a task's own group are gates. While a gate has no room, no job of the task is looked at.
-lanes       Jobs in line with the same task, priority, user, project, tier, parent, own groups and suspicion form a lane,
-            ordered by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
+lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
+            by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
             the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
-            the key of the next one. A lane without jobs is gone at once.
+            the key of the next one. A lane without jobs is gone at once. Suspects have lanes of their own, and last
+            suspects too.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
@@ -31,14 +32,14 @@ examining   The candidates of a task are the first jobs of its ready lanes, and 
             room. The candidate with the smallest key is examined first. If one of its groups has no room, its lane is
             parked in the first such group, which counts as one rejection there. A job or caller counts one look for
             each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
-suspects    A job whose lease ran out is a suspect, until a lease of it ends in another way: by any outcome, a job handed
-            back included, or revoked. One that failed because its lease ran out is a suspect again when it is retried.
-            A suspect whose next start is its last one (attempts + 1 = max_attempts) is a *last* suspect, and runs
-            alone. It is taken only by a worker that holds no job lease, and nothing is taken together with it. While a
-            worker runs one, its claims take nothing. Another worker that looks for jobs passes last suspects by,
-            except the worker that is to become empty for them: among the workers that handle the task, are registered
-            and were heard of in the last L ms, the one with the fewest job leases, the first by name of several. When
-            the next candidate of that worker is a last suspect that could start, its claim ends there.
+suspects    A job whose lease ran out is a suspect until a lease of it ends in another way: by any outcome, handed back
+            included, or because it was revoked. A job that failed when its lease ran out is a suspect if it is retried.
+last        A suspect whose next start is its last one (attempts + 1 = max_attempts) runs alone. Only a worker that
+            holds no job lease takes it, and takes nothing else with it. While a worker runs one, its claims take
+            nothing. A worker that holds job leases passes last suspects by, except one worker, which becomes empty for
+            them: when a last suspect that could start is its next candidate, its claim ends there. It is the worker
+            with the fewest job leases (the first by name of several) among the live workers that handle the task and
+            that were heard of in the last L ms.
 callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
             in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
             see `acquire`.
@@ -156,8 +157,8 @@ class Store(Reading, Protocol):
         A known claim id: the answer is that claim's live leases, and nothing else happens.
         Otherwise it begins with `catch_up`. Then it examines candidates of `tasks` until `capacity` jobs are taken, no
         candidate is left, `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of the
-        jobs taken have `bounds.claim_bytes` or more. At most `suspects` of the jobs taken are suspects; None: any
-        number. A last suspect is taken alone, see `suspects` above; the lease says so. A job is taken together with all its slots. It becomes `starting`,
+        jobs taken have `bounds.claim_bytes` or more. At most `suspects` of the jobs taken are suspects (None: any
+        number), and a last suspect is taken alone. A job is taken together with all its slots. It becomes `starting`,
         an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
         `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
         Returns fewer jobs than asked for, perhaps none; being full is not an error.

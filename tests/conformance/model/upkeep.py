@@ -9,8 +9,8 @@ from qo.event import AGED, LEASE_LOST
 from qo.job import ENDED, JobError, State, moment
 from qo.policy.figures import own_group_of
 from qo.policy.groups import within_portion
-from qo.policy.suspects import suspicion_of
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
+from qo.policy.suspects import suspicion_of
 from qo.values import Keep, Portion, Reminder, Source, Suspicion, looks
 from tests.conformance.model.admission import DAY_MS, Admission
 from tests.conformance.model.line import MINUTE_MS

@@ -73,7 +73,11 @@ async def test_a_job_whose_lease_ran_out_is_a_suspect_at_its_place(store: Store)
     await submit(store, "c", now=LATER)
 
     assert await line(store) == ["a", "b", "c"]
-    assert [await suspicion(store, job_id) for job_id in "abc"] == [Suspicion.SUSPECT, Suspicion.SUSPECT, Suspicion.NONE]
+    assert [await suspicion(store, job_id) for job_id in "abc"] == [
+        Suspicion.SUSPECT,
+        Suspicion.SUSPECT,
+        Suspicion.NONE,
+    ]
     assert [job.suspicion for job in (await store.line(limit=3)).jobs] == [1, 1, 0]
 
 
@@ -344,9 +348,7 @@ class CrashingWorker:
         """Until a job kills it (True), or nothing is left."""
         await register(self.store, self.name, "work", capacity=100, now=self.now, lifetime_ms=30 * SECOND)
         while True:
-            leases = await claim(
-                self.store, capacity=100, worker=self.name, now=self.now, suspects=self.allowance
-            )
+            leases = await claim(self.store, capacity=100, worker=self.name, now=self.now, suspects=self.allowance)
             if any(lease.job_id in self.poison for lease in leases):
                 return True
             if not leases:

@@ -122,6 +122,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "payload": payload,
         "checkpoint": checkpoint,
         "contact": contact,
+        "suspicion": row.suspicion,
         "number": row.number,
     }
 

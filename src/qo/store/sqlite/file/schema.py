@@ -318,6 +318,28 @@ ALTER TABLE content ADD COLUMN contact TEXT;
 ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
 """
 
+# To the indexes, the suspects of a task are a task of their own, and so are those that must run alone.
+SUSPECTS = """
+ALTER TABLE job ADD COLUMN suspicion INTEGER NOT NULL DEFAULT 0; -- 1: a lease of it ran out; 2: it must run alone
+DROP INDEX job_ready;
+DROP INDEX job_parked;
+CREATE INDEX job_ready ON job (task, suspicion, key) WHERE first AND parked IS NULL;
+CREATE INDEX job_parked ON job (parked, task, suspicion, key) WHERE parked IS NOT NULL;
+CREATE INDEX job_alone ON job (worker) WHERE suspicion = 2;
+ALTER TABLE open RENAME TO open_before;
+CREATE TABLE open (                  -- groups with room and something of this task and suspicion parked
+    task TEXT NOT NULL,              -- '' for callers
+    suspicion INTEGER NOT NULL,
+    grp TEXT NOT NULL,
+    key INTEGER NOT NULL,            -- of the first one parked there
+    PRIMARY KEY (task, suspicion, grp)
+) STRICT, WITHOUT ROWID;
+INSERT INTO open SELECT task, 0, grp, key FROM open_before;
+DROP TABLE open_before;
+CREATE INDEX open_first ON open (task, suspicion, key);
+CREATE INDEX open_group ON open (grp);
+"""
+
 MIGRATIONS = (
     FIRST,
     AUDIT_COUNTER,
@@ -328,6 +350,7 @@ MIGRATIONS = (
     WORKER_CAPACITY,
     LANES,
     CONTACTS,
+    SUSPECTS,
 )
 
 

@@ -10,7 +10,7 @@ and of the lanes found blocked for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from qo.policy.groups import GATES
@@ -22,6 +22,7 @@ from qo.store.sqlite.shared.hand_over import hand_over, park_lane_of
 from qo.store.sqlite.shared.lease import claim_job
 from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import SUSPECTS, Source, Taker
 from qo.store.sqlite.shared.walk import Walk
 from qo.values import Claimed, Lease, looks
 
@@ -29,24 +30,38 @@ _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
 """a job, its groups, its slots in those with a limit, and the end of its lease"""
 
 
-def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str) -> Claimed:
+def claim(
+    step: Step,
+    *,
+    worker: str,
+    tasks: Sequence[str],
+    capacity: int,
+    lease_ms: int,
+    claim_id: str,
+    suspects: int | None = None,
+) -> Claimed:
     if known := _leases_of_claim(step, claim_id):
         return Claimed(leases=known)
     behind = catch_up(step).more
     taken: list[_Taken] = []
     examined = taken_bytes = 0
     bounded = False
-    walk = Walk(step, dict.fromkeys(tasks), expected=capacity, passes=lambda task: not step.groups.gates_open(task))
+    taker = _taker(step, worker, suspects)
+    walk = Walk(step, taker.sources(tasks), expected=capacity, passes=_passes(step, taker))
     sizes = _Sizes(step, walk)
     for candidate in walk:
         assert isinstance(candidate, JobRow)
         groups = step.groups_of(candidate)
         examined += looks(len(groups))
         blocked_by = step.groups.first_without_room(groups[GATES:])
+        if blocked_by is None and not taker.may_take(candidate.suspicion):
+            break
         if blocked_by is None:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
             taken_bytes += sizes.of(candidate)
+            if taker.note(candidate.suspicion):
+                break
         else:
             park_lane_of(step, candidate, blocked_by)
             walk.put_lane_aside()
@@ -57,6 +72,15 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
             break
     hand_over(step)
     return Claimed(leases=_leases(step, taken), more=behind or bounded)
+
+
+def _taker(step: Step, worker: str, suspects: int | None) -> Taker:
+    there_are, lease_ms = step.number(SUSPECTS) > 0, step.number("lease_ms")
+    return Taker(step.db, worker, suspects, there_are=there_are, lease_ms=lease_ms, now=step.now)
+
+
+def _passes(step: Step, taker: Taker) -> Callable[[Source], bool]:
+    return lambda source: not step.groups.gates_open(source.task) or taker.passes(source)
 
 
 class _Sizes:

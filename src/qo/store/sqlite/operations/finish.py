@@ -22,6 +22,7 @@ from qo.store.sqlite.shared.lease import RELEASE_FIELDS, end_job, end_leases, is
 from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
 from qo.store.sqlite.shared.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import clear
 from qo.values import Finished, Outcome
 
 ENDED_FIELDS = ("ended_token", "ended_state")
@@ -72,6 +73,7 @@ def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> 
         row.message = outcome.message
     row.ended_token = row.token
     row.ended_state = state
+    clear(step, row)
     if state is State.QUEUED:
         _hand_back(row)
         ended.handed_back.append(row)

@@ -17,6 +17,7 @@ from qo.store.sqlite.shared.lanes import JOBS, TICKETS
 from qo.store.sqlite.shared.lease import take_slots
 from qo.store.sqlite.shared.rows import JobRow, names
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import RUNS_ALONE, Source
 from qo.store.sqlite.shared.walk import CALLERS, TicketRow, Walk, ticket_groups
 from qo.values import looks
 
@@ -30,7 +31,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     if not _somebody_could_go(step):
         return
     workers = _FreeCapacity(step)
-    walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
+    walk = Walk(step, (CALLERS, *map(Source, workers.tasks())), expected=EXPECTED, passes=_passes(step, workers))
     examined = 0
     for candidate in walk:
         if isinstance(candidate, TicketRow):
@@ -57,11 +58,12 @@ def _somebody_could_go(step: Step) -> bool:
     return bool(found)
 
 
-def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
+def _passes(step: Step, workers: _FreeCapacity) -> Callable[[Source], bool]:
     gates = step.groups
 
-    def passes(task: str) -> bool:
-        return task != CALLERS and not (workers.free_for(task) and gates.gates_open(task, unspoken=True))
+    def passes(source: Source) -> bool:
+        task = source.task
+        return source != CALLERS and not (workers.free_for(task) and gates.gates_open(task, unspoken=True))
 
     return passes
 
@@ -125,7 +127,7 @@ class _FreeCapacity:
         rows = sql.rows(
             step.db,
             "SELECT tasks, capacity - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
-            " FROM worker WHERE expires_at > ? ORDER BY name",
+            f" FROM worker WHERE expires_at > ? AND NOT {RUNS_ALONE.format(worker='worker.name')} ORDER BY name",
             (step.now,),
         )
         self._workers = [(names(tasks), [free]) for tasks, free in rows]

@@ -34,6 +34,7 @@ _COUNTERS = {
     "fallen_ms": 0,
     "renewed_since_gap": 1,
     "token_at_gap": 0,
+    "suspects": 0,
 }
 
 

@@ -18,8 +18,9 @@ from qo.store.row import Json
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import COLUMNS, JobRow, names
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import Source
 
-CALLERS = ""
+CALLERS = Source("")
 """The name in place of a task under which waiting callers are parked and opened."""
 
 LARGEST_BATCH = 64
@@ -50,20 +51,26 @@ class _Table(NamedTuple):
     of_a_lane: str
 
 
-def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_task: str) -> _Table:
+def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_source: str) -> _Table:
     # The first ones of lanes come with the key of the next one in the same lane.
     behind = f"behind.{lane} = {table}.{lane} AND behind.key > {table}.key"
     first = f"SELECT {columns}, (SELECT min(key) FROM {table} AS behind WHERE {behind}) FROM {table}"
     return _Table(
         make=make,
-        ready=f"{first} WHERE {of_task} AND first AND parked IS NULL AND key > ?2 ORDER BY key LIMIT ?3",
-        parked=f"{first} WHERE parked = ?2 AND {of_task} AND key >= ?3 ORDER BY key LIMIT 2",
+        ready=f"{first} WHERE {of_source} AND first AND parked IS NULL AND key > ?3 ORDER BY key LIMIT ?4",
+        parked=f"{first} WHERE parked = ?3 AND {of_source} AND key >= ?4 ORDER BY key LIMIT 2",
         of_a_lane=f"SELECT {columns} FROM {table} WHERE {lane} = ? AND key >= ? ORDER BY key LIMIT ?",
     )
 
 
-_JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_task="task = ?1")
-_TICKETS = _table(TicketRow, "ticket", "groups", columns=", ".join(TicketRow.__struct_fields__), of_task="?1 = ''")
+_JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_source="task = ?1 AND suspicion = ?2")
+_TICKETS = _table(
+    TicketRow,
+    "ticket",
+    "groups",
+    columns=", ".join(TicketRow.__struct_fields__),
+    of_source="(?1, ?2) = ('', 0)",
+)
 
 
 class _Lane:
@@ -83,14 +90,16 @@ class _Lane:
 
 
 class Walk:
-    """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
+    """Yields each candidate once, smallest key first. Skips the sources for which `passes` returns True.
 
     `expected` is the probable number of candidates; at most so many are read at a time.
     """
 
-    def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
+    def __init__(
+        self, step: Step, sources: Iterable[Source], *, expected: int, passes: Callable[[Source], bool]
+    ) -> None:
         batch = min(expected, LARGEST_BATCH)
-        self._sources = [_Source(step, task, batch) for task in tasks]
+        self._sources = [_Source(step, source, batch) for source in sources]
         self._passes = passes
         self._lane: _Lane | None = None
 
@@ -113,12 +122,12 @@ class Walk:
         return [row.number for source in self._sources for row in source.fetched() if isinstance(row, JobRow)]
 
     def has_callers(self) -> bool:
-        return any(source.task == CALLERS and source.key is not None for source in self._sources)
+        return any(source.name == CALLERS and source.key is not None for source in self._sources)
 
     def _first(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
         for source in tuple(self._sources):
-            if self._passes(source.task):
+            if self._passes(source.name):
                 continue
             key = source.key
             if key is None:
@@ -129,11 +138,11 @@ class Walk:
 
 
 class _Source:
-    """The candidates of one task."""
+    """The candidates of one source."""
 
-    def __init__(self, step: Step, task: str, batch: int) -> None:
-        self.task = task
-        self._table = _TICKETS if task == CALLERS else _JOBS
+    def __init__(self, step: Step, name: Source, batch: int) -> None:
+        self.name = name
+        self._table = _TICKETS if name == CALLERS else _JOBS
         self._batch = batch
         self._step = step
         self._ready: deque[tuple[Candidate, int | None]] = deque()
@@ -176,7 +185,7 @@ class _Source:
 
     def _ready_key(self) -> int | None:
         if not self._ready and self._ready_after is not None:
-            self._ready.extend(self._read_firsts(self._table.ready, (self.task, self._ready_after, self._batch)))
+            self._ready.extend(self._read_firsts(self._table.ready, (*self.name, self._ready_after, self._batch)))
             self._ready_after = self._ready[-1][0].key if len(self._ready) == self._batch else None
         return self._ready[0][0].key if self._ready else None
 
@@ -240,8 +249,8 @@ class _Source:
         self._open.extend(
             sql.rows(
                 self._step.db,
-                "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
-                (self.task, after, self._batch),
+                "SELECT key, grp FROM open WHERE task = ? AND suspicion = ? AND key > ? ORDER BY key LIMIT ?",
+                (*self.name, after, self._batch),
             )
         )
         self._open_after = self._open[-1][0] if len(self._open) == self._batch else None
@@ -251,7 +260,7 @@ class _Source:
             _, group = self._open.popleft()
         else:
             _, group = heapq.heappop(self._advanced)
-        found = self._read_firsts(self._table.parked, (self.task, group, key))
+        found = self._read_firsts(self._table.parked, (*self.name, group, key))
         if len(found) > 1:
             next_lane = found[1][0].key
             assert next_lane is not None
