@@ -72,7 +72,7 @@ class JobFields(msgspec.Struct, gc=False):
     undisturbed_key: int | None = None
     """The order key before a person, or a move beside the job, first changed it."""
     displaced: str | None = None
-    suspicion: int = Suspicion.NONE
+    suspicion: int = 0
     """A `Suspicion`: of a job in line or held, or of a failed one that may be retried."""
 
 

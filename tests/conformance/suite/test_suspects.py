@@ -57,6 +57,7 @@ async def submit_suspects(store: Store, *job_ids: str, worker: str = "gone", **f
 
 
 async def could_claim(store: Store, *, worker: str = "w1", now: int = LATER, suspects: int | None = None) -> bool:
+    await catch_up(store, now=now)  # what is due may be a reason to claim, too
     waited = await at(store, now).wait_for_work(worker=worker, tasks=["work"], timeout_seconds=0, suspects=suspects)
     return waited.more
 

@@ -29,6 +29,7 @@ from qo.values import (
     Registered,
     Renewed,
     SeriesPoint,
+    Suspicion,
     UpkeepDone,
     UserUsage,
     WorkerInfo,
@@ -195,6 +196,7 @@ def blockers(reply: Reply, given: Given) -> Blockers:
         has_worker=reply.answer["has_worker"],
         worker=reply.answer.get("worker"),
         heard_at=None if heard_at is None else moment(heard_at),
+        suspicion=Suspicion(reply.answer.get("suspicion", 0)),
     )
 
 

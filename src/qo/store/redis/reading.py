@@ -12,7 +12,7 @@ from qo.store import check
 from qo.store.paging import Cursor
 from qo.store.redis import wire
 from qo.store.redis.calling import Calling
-from qo.values import InLine, JobsPage, LinePage, Place
+from qo.values import InLine, JobsPage, LinePage, Place, Suspicion
 
 POSITIONS_AT_ONCE = 100
 NEWEST_EVENT = 0
@@ -62,7 +62,13 @@ class Reading(Calling):
             # In parts: a call ends early where jobs have many groups.
             answer = (await self._run("line", {"last": cursor.last, "limit": left})).answer
             found += (
-                InLine(id=each["id"], task=each["task"], tier=each.get("tier"), groups=tuple(each["groups"]))
+                InLine(
+                    id=each["id"],
+                    task=each["task"],
+                    tier=each.get("tier"),
+                    groups=tuple(each["groups"]),
+                    suspicion=Suspicion(each.get("suspicion", 0)),
+                )
                 for each in answer["line"]
             )
             left -= len(answer["line"])

@@ -19,13 +19,13 @@ local function without_repetitions(names)
   return once
 end
 
-local function passes(task)
-  return not groups.gates_open(task)
-end
-
-function claiming.take(worker, task_names, capacity, lease_ms, claim)
+function claiming.take(worker, task_names, capacity, lease_ms, claim, most_suspects)
   -- Returns the jobs taken, whether a bound ended the claim early, and the bytes of its reply.
-  local all = walk.over(without_repetitions(task_names), capacity)
+  local taker = taking.taker(worker, most_suspects)
+  local all = walk.over(taking.sources(taker, without_repetitions(task_names)), capacity)
+  local function passes(source)
+    return taking.passes(taker, source)
+  end
   local taken, examined, taken_bytes, more = {}, 0, 0, false
   while #taken < capacity do
     if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes then
@@ -42,10 +42,15 @@ function claiming.take(worker, task_names, capacity, lease_ms, claim)
     local blocked_by = groups.first_without_room(wanted, GATES + 1)
     if blocked_by then
       line.park(row, blocked_by)
+    elseif not taking.may_take(taker, row.suspicion) then
+      break
     else
       local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
       taken[#taken + 1] = { row = row, held = held, expires_at = step.now + lease_ms }
       taken_bytes = taken_bytes + rows.size(row)
+      if taking.note(taker, row.suspicion) then
+        break
+      end
     end
   end
   hand_over()

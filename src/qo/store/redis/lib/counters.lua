@@ -12,7 +12,7 @@ local COUNTERS = {
   { 'noted_at', false }, { 'lease_ms', DEFAULT_LEASE_MS }, { 'uncounted_ms', 0 }, { 'fallen_ms', 0 },
   { 'renewed_since_gap', true }, { 'token_at_gap', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
   { 'soonest_spans', NEVER }, { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER },
-  { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 },
+  { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 }, { 'suspects', 0 },
 }
 local place_of = {}
 for place = 1, #COUNTERS do

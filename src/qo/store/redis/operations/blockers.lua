@@ -2,7 +2,7 @@
 --
 -- Arguments  job_id
 -- Answers    the job, its groups without room, the phase it waits for, whether a live worker handles its task, and the
---            worker that was heard of last; refused: no_job
+--            worker that was heard of last, the suspicion of a job in line; refused: no_job
 -- flags no-writes
 -- include lib/status.lua
 -- include lib/answer.lua
@@ -41,5 +41,5 @@ for _, worker in ipairs(workers.all()) do
 end
 return answer.send({
   jobs = { answer.job(row) }, groups = full, waits_for = waits_for, waits_for_state = waits_for_state,
-  has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
+  suspicion = row.state == 'queued' and row.suspicion or nil, has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
 })

@@ -27,6 +27,7 @@ end
 later('ZREM', key('finished'), row.number)
 row.attempts, row.error, row.stage, row.progress, row.message = nil, nil, nil, nil, nil
 row.finished_at, row.worker, row.token = nil, nil, nil
+suspects.suspect_again(row)
 line.join(row)
 step.audit(arguments.by, 'retry', row.id, {})
 hand_over()

@@ -26,7 +26,7 @@ from qo.policy.ordering import (
     STEPS_PER_CELL,
 )
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, GROUPS_A_LOOK, Source, Standing
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, GROUPS_A_LOOK, Source, Standing, Suspicion
 
 LOOK_AGAIN = "look"
 """The message to an idle worker that something comes due sooner than it knows."""
@@ -50,6 +50,8 @@ CONSTANTS: dict[str, Constant] = {
     "GROUPS_A_LOOK": GROUPS_A_LOOK,
     "KINDS": frozenset(KINDS),
     **{source.name: int(source) for source in Source},
+    "SUSPECT": int(Suspicion.SUSPECT),
+    "LAST_SUSPECT": int(Suspicion.LAST),
     "STANDING_FIELDS": Standing.__struct_fields__,
     "DEFAULT_MAX_ATTEMPTS": DEFAULT_MAX_ATTEMPTS,
     "DEFAULT_LEASE_MS": DEFAULT_LEASE_MS,
