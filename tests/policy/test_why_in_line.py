@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qo.values import GroupStatus
+from qo.values import GroupStatus, Suspicion
 from tests.policy.blocked_jobs import (
     FIVE_PAST,
     HIDDEN,
@@ -292,3 +292,33 @@ def test_any_combination_of_reasons_reads_as_one_sentence(
 @given(blocking_groups([HIDDEN]))
 def test_a_hidden_holder_leaves_no_trace_but_a_number(blocked: list[GroupStatus]) -> None:
     assert not re.search(rf"{HIDDEN}| by ", line(*blocked))
+
+
+# --- suspects ---------------------------------------------------------------------------------------------------
+
+STOPPED = "It was running when its worker stopped responding"
+
+
+@pytest.mark.parametrize(
+    ("suspicion", "groups", "ahead", "sentence"),
+    [
+        (Suspicion.LAST, (), 0, f"It is the first in line. {STOPPED}, so it waits to run alone."),
+        (Suspicion.LAST, (), 2, f"{BEHIND_TWO}. {STOPPED}, so it waits to run alone."),
+        (
+            Suspicion.LAST,
+            (GroupStatus(group="gpu", paused=True),),
+            2,
+            f"{BEHIND_TWO}, and gpu is paused. {STOPPED}, so it waits to run alone.",
+        ),
+        (
+            Suspicion.SUSPECT,
+            (),
+            0,
+            f"It is the first in line. {STOPPED}, so a worker runs only a few such jobs at once.",
+        ),
+    ],
+)
+def test_a_job_whose_worker_stopped_responding_says_so(
+    suspicion: Suspicion, groups: tuple[GroupStatus, ...], ahead: int, sentence: str
+) -> None:
+    assert explained(job(), *groups, ahead=ahead, suspicion=suspicion).sentence == sentence
