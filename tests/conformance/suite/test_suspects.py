@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ async def lose(store: Store, *, now: int = NOW) -> None:
     await pass_time(store, since=now, until=now + LEASE)
 
 
-async def submit_suspects(store: Store, *job_ids: str, worker: str = "gone", **fields: object) -> None:
+async def submit_suspects(store: Store, *job_ids: str, worker: str = "gone", **fields: Any) -> None:
     """Jobs that ran once, and whose worker is gone. The time is LATER then."""
     await submit_all(store, job_ids, **fields)
     taken = await claim(store, capacity=len(job_ids), worker=worker)
@@ -198,7 +199,7 @@ async def test_a_caller_may_pass_a_suspect_but_not_an_innocent_job(store: Store)
 # --- the last start ---------------------------------------------------------------------------------------------
 
 
-async def submit_last_suspect(store: Store, job_id: str = "last", **fields: object) -> None:
+async def submit_last_suspect(store: Store, job_id: str = "last", **fields: Any) -> None:
     await submit_suspects(store, job_id, max_attempts=2, **fields)
 
 
@@ -228,8 +229,6 @@ async def test_three_attempts_make_the_second_loss_the_one_before_the_last(store
 async def test_a_worker_that_runs_a_job_passes_a_last_suspect_by(store: Store) -> None:
     await submit_last_suspect(store)
     await submit_all(store, ["x", "y"], now=LATER)
-    (running,) = await claim(store, tasks=["other"], now=LATER) or [None]
-    assert running is None
     await submit(store, "o", task="other", now=LATER)
     assert ids(await claim(store, tasks=["other"], now=LATER)) == ["o"]
 

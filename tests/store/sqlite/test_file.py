@@ -19,8 +19,9 @@ from qo.job import moment
 from qo.policy.ordering import CELL, order_key
 from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, access
-from qo.store.sqlite import store as watching
+from qo.store.sqlite import store as store_module
 from qo.store.sqlite.file.schema import APPLICATION_ID, LANES, MIGRATIONS, SUSPECTS
+from qo.store.sqlite.operations.is_claimable import is_claimable
 from qo.store.sqlite.shared.rows import JobRow
 from qo.values import Accepted, Claimed, Refusal, Registration, TaskOptions
 from tests.conformance.invariants import broken_invariants
@@ -372,13 +373,13 @@ async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLi
 async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SQLiteStore.open(":memory:")
     looks: list[int] = []
-    really = watching.is_claimable
+    really = is_claimable
 
     def noted(db: apsw.Connection, *, worker: str, tasks: Sequence[str], suspects: int | None, now: int) -> bool:
         looks.append(now)
         return really(db, worker=worker, tasks=tasks, suspects=suspects, now=now)
 
-    monkeypatch.setattr(watching, "is_claimable", noted)
+    monkeypatch.setattr(store_module, "is_claimable", noted)
 
     assert await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25) == Claimed()
 
