@@ -1,4 +1,16 @@
-"""Suspects: jobs whose lease ran out. `store/contract.py` has the rule, and a worker keeps its half of it here."""
+"""Suspects: jobs that may have ended the process that ran them. These rules are a part of the store's contract.
+
+suspect   A job whose lease ran out is a suspect until a lease of it ends in another way: by any outcome, handed back
+          included, or because it was revoked. A job that failed when its lease ran out is a suspect if it is retried.
+last      A suspect whose next start is its last one (attempts + 1 = max_attempts) is a last suspect. It runs alone:
+          only a worker that holds no job lease takes it, nothing else is taken with it, and while it runs
+          (`Lease.suspicion` says so), the claims of its worker take nothing.
+emptying  A worker that holds job leases passes last suspects by. One worker becomes empty for them instead: when its
+          next candidate is a last suspect that could start, its claim ends there. It is the worker with the fewest job
+          leases (the first by name of several) among the live workers that handle the task and that the store has
+          heard of in the last L ms (`noting` in `store/contract.py`).
+worker    A worker runs one suspect at first, and twice as many each time that number ended (`Allowance`).
+"""
 
 from __future__ import annotations
 

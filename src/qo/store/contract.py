@@ -17,8 +17,8 @@ gates       `global` and a task's own group are gates. While a gate has no room,
 lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
             by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
             the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
-            the key of the next one. A lane without jobs is gone at once. Suspects have lanes of their own, and last
-            suspects too.
+            the key of the next one. A lane without jobs is gone at once. Suspects, and
+            last suspects, have lanes of their own.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
@@ -32,14 +32,7 @@ examining   The candidates of a task are the first jobs of its ready lanes, and 
             room. The candidate with the smallest key is examined first. If one of its groups has no room, its lane is
             parked in the first such group, which counts as one rejection there. A job or caller counts one look for
             each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
-suspects    A job whose lease ran out is a suspect until a lease of it ends in another way: by any outcome, handed back
-            included, or because it was revoked. A job that failed when its lease ran out is a suspect if it is retried.
-last        A suspect whose next start is its last one (attempts + 1 = max_attempts) runs alone. Only a worker that
-            holds no job lease takes it, and takes nothing else with it. While a worker runs one, its claims take
-            nothing. A worker that holds job leases passes last suspects by, except one worker, which becomes empty for
-            them: when a last suspect that could start is its next candidate, its claim ends there. It is the worker
-            with the fewest job leases (the first by name of several) among the live workers that handle the task and
-            that were heard of in the last L ms.
+suspects    Jobs whose lease ran out, and last suspects, which run alone: `policy/suspects.py` has the rules.
 callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
             in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
             see `acquire`.
@@ -305,12 +298,12 @@ class Store(Reading, Protocol):
 
         The candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has free
         capacity (its `capacity` less the job leases it holds; none while it runs a last suspect). Suspects are not
-        among them, so a caller may pass one. Each is examined, as long as a ticket is among the
-        candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all
-        its slots gets them. A job that could start is left to its worker, the first by name with free capacity: during
-        this hand-over its slots are reserved, that worker can take one job less, and the next job of the lane is a
-        candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job or a
-        caller that could go now, and no slot stays idle for one that could not.
+        candidates, so a caller may pass one. Each is examined, as long as a ticket is among the candidates and
+        `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all its slots gets
+        them. A job that could start is left to its worker, the first by name with free capacity (also one that becomes
+        empty): during this hand-over its slots are reserved, that worker can take one job less, and the next job of the
+        lane is a candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job
+        or a caller that could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease. One that is handed over later is a lease of at
         most HANDED_OVER_LEASE_MS until its first renewal, and the event `granted` brings it. With `wait_ms` 0 a ticket

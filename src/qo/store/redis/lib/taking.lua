@@ -1,4 +1,4 @@
--- A worker that looks for jobs, and what it may take of suspects: `suspects` and `last` in `store/contract.py`.
+-- A worker that looks for jobs, and what it may take of suspects. The rules are in `policy/suspects.py`.
 -- include lib/walk.lua
 -- include lib/workers.lua
 -- exports taking

@@ -1,4 +1,4 @@
-"""Suspects: jobs whose lease ran out, and which of them a worker may take. The rule is in `store/contract.py`.
+"""Suspects: jobs whose lease ran out, and which of them a worker may take. The rules are in `policy/suspects.py`.
 
 A counter has the number of suspects that wait or run. Where it is 0, nothing here reads anything.
 """
