@@ -9,6 +9,8 @@ emptying  A worker that holds job leases passes last suspects by. One worker bec
           next candidate is a last suspect that could start, its claim ends there. It is the worker with the fewest job
           leases (the first by name of several) among the live workers that handle the task and that the store has
           heard of in the last L ms (`noting` in `store/contract.py`).
+callers   A hand-over (`Store.acquire`) does not look at suspects, so callers may pass them. A worker that runs a last
+          suspect has no free capacity for it; one that becomes empty has.
 worker    A worker runs one suspect at first, and twice as many each time that number ended (`Allowance`).
 """
 

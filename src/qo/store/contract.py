@@ -17,8 +17,7 @@ gates       `global` and a task's own group are gates. While a gate has no room,
 lanes       Jobs in line with the same task, priority, user, project, tier, parent and own groups form a lane, ordered
             by their keys. They need the same groups, so while the first one is blocked, all behind it are blocked by
             the same group. A lane is ready, or parked in one group. It stays there when its first job leaves, under
-            the key of the next one. A lane without jobs is gone at once. Suspects, and
-            last suspects, have lanes of their own.
+            the key of the next one. A lane without jobs is gone at once.
 entering    A job enters the line when it becomes queued, and again when its key or its groups change while it is
             queued. It joins its lane. If it is the first one there, the lane is looked at: it is parked in the first
             of the job's groups, without the gates, that has no room. If all have room, it is ready. To be parked in
@@ -32,7 +31,7 @@ examining   The candidates of a task are the first jobs of its ready lanes, and 
             room. The candidate with the smallest key is examined first. If one of its groups has no room, its lane is
             parked in the first such group, which counts as one rejection there. A job or caller counts one look for
             each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
-suspects    Jobs whose lease ran out, and last suspects, which run alone: `policy/suspects.py` has the rules.
+suspects    `policy/suspects.py` has the rules of suspects and of last suspects. Each kind has lanes of its own.
 callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
             in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
             see `acquire`.
@@ -150,10 +149,10 @@ class Store(Reading, Protocol):
         A known claim id: the answer is that claim's live leases, and nothing else happens.
         Otherwise it begins with `catch_up`. Then it examines candidates of `tasks` until `capacity` jobs are taken, no
         candidate is left, `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of the
-        jobs taken have `bounds.claim_bytes` or more. At most `suspects` of the jobs taken are suspects (None: any
-        number), and a last suspect is taken alone. A job is taken together with all its slots. It becomes `starting`,
-        an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
-        `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
+        jobs taken have `bounds.claim_bytes` or more. At most `suspects` of them are suspects (None: any number). A job
+        is taken together with all its slots. It becomes `starting`, an attempt is counted, and its lease gets the next
+        token, `max(previous + 1, now in µs)`. A job without `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS,
+        and keeps it.
         Returns fewer jobs than asked for, perhaps none; being full is not an error.
         Events: starting.
         """
@@ -297,13 +296,12 @@ class Store(Reading, Protocol):
         and at the end of every other step that writes, slots are handed over:
 
         The candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has free
-        capacity (its `capacity` less the job leases it holds; none while it runs a last suspect). Suspects are not
-        candidates, so a caller may pass one. Each is examined, as long as a ticket is among the candidates and
-        `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all its slots gets
-        them. A job that could start is left to its worker, the first by name with free capacity (also one that becomes
-        empty): during this hand-over its slots are reserved, that worker can take one job less, and the next job of the
-        lane is a candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job
-        or a caller that could go now, and no slot stays idle for one that could not.
+        capacity (its `capacity` less the job leases it holds), but no suspects. Each is examined, as long as a ticket
+        is among the candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that
+        can have all its slots gets them. A job that could start is left to its worker, the first by name with free
+        capacity: during this hand-over its slots are reserved, that worker can take one job less, and the next job of
+        the lane is a candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a
+        job or a caller that could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease. One that is handed over later is a lease of at
         most HANDED_OVER_LEASE_MS until its first renewal, and the event `granted` brings it. With `wait_ms` 0 a ticket
@@ -339,8 +337,7 @@ class Store(Reading, Protocol):
         offer: Offer | None = None,
         suspects: int | None = None,
     ) -> Claimed:
-        """Return, with `more`, as soon as a claim of this worker for these tasks, and so many suspects, might find
-        something; empty when the time is up.
+        """Return, with `more`, as soon as such a claim might find something; empty when the time is up.
 
         It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
         With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns

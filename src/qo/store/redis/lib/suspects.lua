@@ -1,4 +1,4 @@
--- Suspects: jobs whose lease ran out. `policy/suspects.py` has the rules, `lib/taking.lua` which of them a worker may take.
+-- Suspects: jobs whose lease ran out. The rules are in `policy/suspects.py`.
 --
 -- A counter has the number of suspects that wait or run. Where it is 0, nothing about them is read.
 -- include lib/rows.lua
