@@ -151,8 +151,8 @@ class Store(Reading, Protocol):
         candidate is left, `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of the
         jobs taken have `bounds.claim_bytes` or more. At most `suspects` of them are suspects (None: any number). A job
         is taken together with all its slots. It becomes `starting`, an attempt is counted, and its lease gets the next
-        token, `max(previous + 1, now in µs)`. A job without `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS,
-        and keeps it.
+        token, `max(previous + 1, now in µs)`. A job without `max_attempts` gets and keeps its task's, else
+        DEFAULT_MAX_ATTEMPTS.
         Returns fewer jobs than asked for, perhaps none; being full is not an error.
         Events: starting.
         """
