@@ -153,8 +153,7 @@ class Store(Reading, Protocol):
         is taken together with all its slots. It becomes `starting`, an attempt is counted, and its lease gets the next
         token, `max(previous + 1, now in µs)`. A job without `max_attempts` gets and keeps its task's, else
         DEFAULT_MAX_ATTEMPTS.
-        Returns fewer jobs than asked for, perhaps none; being full is not an error.
-        Events: starting.
+        Returns fewer jobs than asked for, perhaps none; being full is not an error. Events: starting.
         """
 
     async def renew(
