@@ -83,13 +83,13 @@ def has_room(snapshot: Snapshot, group: str) -> bool:
 
 def open_index(snapshot: Snapshot) -> Iterator[str]:
     """A group is open for a task exactly when it has room and parked jobs of it, under the first one's key."""
-    heads: dict[tuple[str, str], int] = {}
-    waiting = [(row["job"].task, row["parked"], row["key"]) for row in snapshot["jobs"].values()]
-    waiting += [("", row["parked"], row["key"]) for row in snapshot["tickets"].values()]
-    for task, group, key in waiting:
+    heads: dict[tuple[str, int, str], int] = {}
+    waiting = [(row["job"].task, row["suspicion"], row["parked"], row["key"]) for row in snapshot["jobs"].values()]
+    waiting += [("", 0, row["parked"], row["key"]) for row in snapshot["tickets"].values()]
+    for task, suspicion, group, key in waiting:
         if group is not None and has_room(snapshot, group):
-            heads[task, group] = min(key, heads.get((task, group), key))
-    expected = sorted((task, group, key) for (task, group), key in heads.items())
+            heads[task, suspicion, group] = min(key, heads.get((task, suspicion, group), key))
+    expected = sorted((*source, key) for source, key in heads.items())
     if snapshot["open"] != expected:
         yield f"open: the index has {snapshot['open']}, the parked ones make {expected}"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.policy.why import explain
-from qo.values import Blockers, GroupStatus
+from qo.values import Blockers, GroupStatus, Suspicion
 from tests.policy.blocked_jobs import (
     FIVE_PAST,
     HIDDEN,
@@ -339,3 +339,33 @@ def test_a_user_does_not_read_for_whom_the_slot_is_kept() -> None:
     assert why.sentence == "2 jobs are ahead of it in line, and api has a free slot, kept for a job before it."
     assert [(each.is_kept, each.kept_for) for each in why.blocked_by] == [(True, None)]
     assert HIDDEN not in repr(why)
+
+
+# --- suspects ---------------------------------------------------------------------------------------------------
+
+STOPPED = "It was running when its worker stopped responding"
+
+
+@pytest.mark.parametrize(
+    ("suspicion", "groups", "ahead", "sentence"),
+    [
+        (Suspicion.LAST, (), 0, f"It is the first in line. {STOPPED}, so it waits to run alone."),
+        (Suspicion.LAST, (), 2, f"{BEHIND_TWO}. {STOPPED}, so it waits to run alone."),
+        (
+            Suspicion.LAST,
+            (GroupStatus(group="gpu", paused=True),),
+            2,
+            f"{BEHIND_TWO}, and gpu is paused. {STOPPED}, so it waits to run alone.",
+        ),
+        (
+            Suspicion.SUSPECT,
+            (),
+            0,
+            f"It is the first in line. {STOPPED}, so a worker runs only a few such jobs at once.",
+        ),
+    ],
+)
+def test_a_job_whose_worker_stopped_responding_says_so(
+    suspicion: Suspicion, groups: tuple[GroupStatus, ...], ahead: int, sentence: str
+) -> None:
+    assert explained(job(), *groups, ahead=ahead, suspicion=suspicion).sentence == sentence

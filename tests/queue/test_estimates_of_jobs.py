@@ -66,6 +66,23 @@ async def test_jobs_in_a_list_have_each_their_own_estimate_and_those_not_in_line
     assert told["later"] is None
 
 
+async def test_estimates_behind_a_job_whose_worker_stopped_responding_have_low_confidence(queue: qo.Queue) -> None:
+    await one_place_and_runs_of_a_minute(queue)
+    await queue.submit("build", id="suspect")
+    await queue.store.claim(worker="gone", tasks=["build"], capacity=1, lease_ms=1, claim_id="c")
+    await queue.submit_many([qo.New("build", id="sooner", priority=10), qo.New("build", id="behind")])
+    while await queue.store.leases():
+        await queue.store.catch_up()
+
+    told = {job.id: job.estimate for job in await queue.jobs()}
+
+    assert {name: estimate and estimate.confidence for name, estimate in told.items()} == {
+        "sooner": "medium",
+        "suspect": "low",
+        "behind": "low",
+    }
+
+
 async def test_before_any_run_only_jobs_with_a_tier_get_a_first_guess(queue: qo.Queue) -> None:
     worker = Registration(
         name="w", tasks=(TaskOptions(name="build"), TaskOptions(name="mail")), capacity=1, lifetime_ms=10**9

@@ -10,8 +10,14 @@ import msgspec
 from qo.job import ENDED, Job, State, moment
 from qo.policy.confirming import message_now
 from qo.policy.words import ago, clock_time, counted, span
-from qo.values import Blockers, GroupStatus
+from qo.values import Blockers, GroupStatus, Suspicion
 
+_STOPPED = " It was running when its worker stopped responding, so"
+_SUSPECTED = {
+    Suspicion.NONE: "",
+    Suspicion.SUSPECT: f"{_STOPPED} a worker runs only a few such jobs at once.",
+    Suspicion.LAST: f"{_STOPPED} it waits to run alone.",
+}
 NAMED_AT_MOST = 3
 """How many holders of a full group are named; the others are counted."""
 
@@ -205,8 +211,11 @@ def _queued(blockers: Blockers, holders: Sequence[Holder], visible: Collection[s
         return "; ".join([_turn(blockers.turn), *reasons]) + "."
     ahead = blockers.ahead or 0
     place = "It is the first in line" if ahead == 0 else f"{counted(ahead, 'job')} {_is(ahead)} ahead of it in line"
+    suspected = _SUSPECTED[blockers.suspicion]
     if reasons:
-        return f"{place}, {'and' if ahead else 'but'} {'; '.join(reasons)}."
+        return f"{place}, {'and' if ahead else 'but'} {'; '.join(reasons)}.{suspected}"
+    if suspected:
+        return f"{place}.{suspected}"
     if ahead == 0:
         return f"{place} and starts as soon as a worker has free capacity."
     return f"{place}; nothing else holds it up."

@@ -24,6 +24,7 @@ from qo.policy.estimates.base import (
     base_estimate,
     duration_of_task,
     duration_of_tier,
+    less_sure,
     no_data,
     no_worker,
     not_known,
@@ -104,7 +105,8 @@ class Estimator:
         if forecast.starts[rank] == NEVER:
             return None
         basis = forecast.averages[forecast.tasks[rank], forecast.tiers[rank]].basis
-        return self._from_forecast(forecast, rank, basis)
+        estimate = self._from_forecast(forecast, rank, basis)
+        return less_sure(estimate) if forecast.has_suspects_up_to(rank + 1) else estimate
 
     async def estimate_of(self, job: Job) -> Estimate | None:
         """The estimate of a job as it was just read, from a replay that is at most a few seconds old.
@@ -130,6 +132,12 @@ class Estimator:
     ) -> Estimate | None:
         if job.position is None:
             return None
+        estimate = self._worked_out(forecast, job, job.position, averages)
+        return less_sure(estimate) if forecast.has_suspects_up_to(job.position) else estimate
+
+    def _worked_out(
+        self, forecast: Forecast, job: Job, position: int, averages: Mapping[tuple[str, str | None], AverageRun]
+    ) -> Estimate:
         if job.task not in forecast.staffed:
             return no_worker(job.task)
         for group in job.groups:
@@ -145,7 +153,7 @@ class Estimator:
             return no_data(job.task)
         if not forecast.has_data:
             return base_estimate(
-                position=job.position,
+                position=position,
                 active_workers=forecast.capacity,
                 average_seconds=average.seconds,
                 settings=self._settings.estimate,

@@ -20,9 +20,9 @@ entering    A job enters the line when it becomes queued, and again when its key
             another group than before counts as one rejection there, however many jobs the lane has.
 passed      A walk is the examining by a claim or by a hand-over. At its end these are counted as passed. Each one that
             was put aside: once. Of the lanes that are then parked in a group with a limit in which the
-            walk took slots, the first one of each task, and of the callers: once for each of these slots that was taken
-            by a job or caller behind it. The count begins anew when a job starts, leaves the line, or is moved or given
-            another priority by a person.
+            walk took slots, the first one of each task, suspects and last suspects apart, and of the callers: once for
+            each of these slots that was taken by a job or caller behind it. The count begins anew when a job starts,
+            leaves the line, or is moved or given another priority by a person.
 turns       A job or caller that was passed `turn_after` times (a number of the worker that registered last, or
             DEFAULT_TURN_AFTER; 0 switches turns off) takes a turn at the end of the walk that passed it, the first in
             line first. It has the turn until its count begins anew. At most `bounds.turns` have one, with
@@ -47,6 +47,7 @@ examining   The candidates of a task are the first jobs of its ready lanes, and 
             room for them. The candidate with the smallest key is examined first. If one of its groups has no room for
             it, its lane is parked in the first such group, which counts as one rejection there. A job or caller counts
             one look for each eight groups begun towards `bounds.examine`; the first one is examined whatever it counts.
+suspects    `policy/suspects.py` has the rules of suspects and of last suspects. Each kind has lanes of its own.
 callers     Waiting callers (tickets) are examined like jobs of a task without gates. Those that ask for the same groups
             in the same order form a lane. At the end of every step that writes, free slots are handed over to them:
             see `acquire`.

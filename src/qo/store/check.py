@@ -57,13 +57,17 @@ from qo.values import (
 )
 
 
-def check_claim(*, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str) -> None:
+def check_claim(
+    *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str, suspects: int | None = None
+) -> None:
     check_name("worker", worker)
     for task in listed("tasks", tasks):
         check_task(task)
     check_number("capacity", capacity, 1)
     check_number("lease_ms", lease_ms, 1, MAX_SPAN_MS)
     check_name("claim_id", claim_id)
+    if suspects is not None:
+        check_number("suspects", suspects, 0)
 
 
 def check_renewals(

@@ -97,15 +97,17 @@ class Store(Reading, Protocol):
         capacity: int,
         lease_ms: int,
         claim_id: str,
+        suspects: int | None = None,
     ) -> Claimed:
         """Take up to `capacity` jobs, first in line first, that have a free slot in every group.
 
         A known claim id: the answer is that claim's live leases, and nothing else happens.
         Otherwise it begins with `catch_up`. Then it examines candidates of `tasks` until `capacity` jobs are taken, no
         candidate is left, `bounds.examine` looks were taken (see `examining`), or the payloads and checkpoints of the
-        jobs taken have `bounds.claim_bytes` or more. A job is taken together with all its slots. It becomes `starting`,
-        an attempt is counted, and its lease gets the next token, `max(previous + 1, now in µs)`. A job without
-        `max_attempts` gets its task's, else DEFAULT_MAX_ATTEMPTS, and keeps it.
+        jobs taken have `bounds.claim_bytes` or more. At most `suspects` of them are suspects (None: any number). A job
+        is taken together with all its slots. It becomes `starting`, an attempt is counted, and its lease gets the next
+        token, `max(previous + 1, now in µs)`. A job without `max_attempts` gets and keeps its task's, else
+        DEFAULT_MAX_ATTEMPTS.
         Returns fewer jobs than asked for, perhaps none; being full is not an error. Events: starting.
         """
 
@@ -249,12 +251,12 @@ class Store(Reading, Protocol):
         and at the end of every other step that writes, slots are handed over:
 
         The candidates are, in one order, the waiting tickets and the jobs of tasks for which a live worker has free
-        capacity (its `capacity` less the job leases it holds). Each is examined, as long as a ticket is among the
-        candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that can have all
-        its slots gets them. A job that could start is left to its worker, the first by name with free capacity: during
-        this hand-over its slots are reserved, that worker can take one job less, and the next job of the lane is a
-        candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a job or a
-        caller that could go now, and no slot stays idle for one that could not.
+        capacity (its `capacity` less the job leases it holds), but no suspects. Each is examined, as long as a ticket
+        is among the candidates and `bounds.examine` is not reached. A ticket that has run out is dropped. A ticket that
+        can have all its slots gets them. A job that could start is left to its worker, the first by name with free
+        capacity: during this hand-over its slots are reserved, that worker can take one job less, and the next job of
+        the lane is a candidate. A lane whose candidate only reserved slots block is passed over. So nothing gets past a
+        job or a caller that could go now, and no slot stays idle for one that could not.
 
         A slot granted in the call that asked for it is a full lease. One that is handed over later is a lease of at
         most HANDED_OVER_LEASE_MS until its first renewal, and the event `granted` brings it. With `wait_ms` 0 a ticket
@@ -288,8 +290,9 @@ class Store(Reading, Protocol):
         tasks: Sequence[str],
         timeout_seconds: float,
         offer: Offer | None = None,
+        suspects: int | None = None,
     ) -> Claimed:
-        """Return, with `more`, as soon as a claim for these tasks might find something; empty when the time is up.
+        """Return, with `more`, as soon as such a claim might find something; empty when the time is up.
 
         It looks at the present state, not at what changed, so no wake-up can be missed between a claim and this.
         With an offer, a store may claim a job for the worker in the step that makes it claimable, and then returns

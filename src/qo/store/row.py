@@ -12,7 +12,7 @@ import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment, status_of
 from qo.policy.groups import groups_of
-from qo.values import Lease, looks
+from qo.values import Lease, Suspicion, looks
 
 Milliseconds = int
 """A time in milliseconds since 1970, on the store's clock unless the field says otherwise."""
@@ -79,6 +79,8 @@ class JobFields(msgspec.Struct, gc=False):
     passed: int = 0
     """How often it was passed since it entered the line, was moved, or got another priority from a person."""
     turn: bool = False
+    suspicion: int = 0
+    """A `Suspicion`: of a job in line or held, or of a failed one that may be retried."""
 
 
 _decode = msgspec.json.Decoder().decode
@@ -156,6 +158,7 @@ def stored_lease(
         payload=payload,
         checkpoint=checkpoint,
         looks=looks(groups),
+        suspicion=Suspicion(row.suspicion),
         read_job=read_job,
     )
 

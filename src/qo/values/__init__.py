@@ -23,7 +23,19 @@ from qo.values.reading import (
     SeriesPoint,
     UserUsage,
 )
-from qo.values.running import Advance, Average, Claimed, Finished, Held, Lease, Offer, Outcome, Renewal, Renewed
+from qo.values.running import (
+    Advance,
+    Average,
+    Claimed,
+    Finished,
+    Held,
+    Lease,
+    Offer,
+    Outcome,
+    Renewal,
+    Renewed,
+    Suspicion,
+)
 from qo.values.submitting import Accepted, Refusal, RefusalReason, Standing, Submission
 from qo.values.upkeep import Keep, Portion, Reminder, Retention, UpkeepDone, UpkeepRules
 from qo.values.workers import (
@@ -80,6 +92,7 @@ __all__ = [
     "Source",
     "Standing",
     "Submission",
+    "Suspicion",
     "TaskOptions",
     "Ticket",
     "Unlimited",

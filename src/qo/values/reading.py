@@ -9,6 +9,7 @@ import msgspec
 
 from qo.job import Job, State
 from qo.values.limits import GroupStatus
+from qo.values.running import Suspicion
 
 
 class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -22,6 +23,7 @@ class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How often it was passed since it entered the line or had a turn."""
     turn: bool = False
     """It is its turn: free slots of its groups are kept for it."""
+    suspicion: Suspicion = Suspicion.NONE
 
 
 class LinePage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -67,7 +69,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `worker` is the worker that holds the job. For a job that is not held, it is the worker of its task that the store
     heard of last, live or not, at `heard_at`. Both are None where the store knows no such worker.
 
-    `start_by` is when a job that has never started fails, on the store's clock.
+    `start_by` is when a job that has never started fails, on the store's clock. `suspicion` is that of a job in line.
     """
 
     job: Job
@@ -81,6 +83,7 @@ class Blockers(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     worker: str | None = None
     heard_at: datetime | None = None
     start_by: datetime | None = None
+    suspicion: Suspicion = Suspicion.NONE
 
 
 class UserUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, Self
 
@@ -11,6 +12,15 @@ import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment
 from qo.values.bounds import looks
+
+
+class Suspicion(IntEnum):
+    """Whether a job may have ended the process that ran it, because a lease of it ran out."""
+
+    NONE = 0
+    SUSPECT = 1
+    LAST = 2
+    """A suspect whose next start is its last. It runs alone in its process."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
@@ -32,6 +42,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
     checkpoint: bytes | None = None
     looks: int
     """How many looks the job counts as towards the bounds of a step (`values.looks`)."""
+    suspicion: Suspicion = Suspicion.NONE
+    """What the job was when the lease began. While a job with LAST runs, its worker claims nothing."""
     read_job: Callable[[], Job]
 
     @classmethod
@@ -44,6 +56,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
         slots: dict[str, int],
         payload: bytes = b"",
         checkpoint: bytes | None = None,
+        suspicion: Suspicion = Suspicion.NONE,
     ) -> Self:
         return cls(
             job_id=job.id,
@@ -56,6 +69,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, dict=True, eq=False):
             payload=payload,
             checkpoint=checkpoint,
             looks=looks(len(job.groups)),
+            suspicion=suspicion,
             read_job=lambda: job,
         )
 

@@ -99,19 +99,22 @@ class Exchange:
         places = self._places
         outcomes, places.outcomes = self._finishing.cut(places.outcomes)
         jobs = min(places.unclaimed, self._portion) if places.tasks else 0
+        suspects = places.unclaimed_suspects if jobs else 0
         places.claiming += jobs
-        return asyncio.ensure_future(self._give_and_take(outcomes, jobs))
+        places.claiming_suspects += suspects
+        return asyncio.ensure_future(self._give_and_take(outcomes, jobs, suspects))
 
-    async def _give_and_take(self, outcomes: list[Outcome], jobs: int) -> bool:
+    async def _give_and_take(self, outcomes: list[Outcome], jobs: int, suspects: int) -> bool:
         """Send outcomes, report what runs, claim as many jobs. The calls go together: on SQLite they share a commit."""
         places = self._places
         asks = bool(outcomes or jobs or self._has_news())
         finished, _, claimed = answers = await asyncio.gather(
-            self._finish(outcomes), self._report_what_runs(), self._claim(jobs), return_exceptions=True
+            self._finish(outcomes), self._report_what_runs(), self._claim(jobs, suspects), return_exceptions=True
         )
         if isinstance(finished, StoreUnavailable):
             places.outcomes = outcomes + places.outcomes  # finishing twice with one token is answered as done
         places.claiming -= jobs
+        places.claiming_suspects -= suspects
         self._got_all = isinstance(claimed, Claimed) and len(claimed.leases) == jobs
         if isinstance(claimed, Claimed):
             places.take(claimed.leases)
@@ -164,7 +167,7 @@ class Exchange:
             if held.lost or held.cancel_wanted:
                 begun[held.token].interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
 
-    async def _claim(self, jobs: int) -> Claimed | None:
+    async def _claim(self, jobs: int, suspects: int) -> Claimed | None:
         if not jobs or not self._places.free:  # the worker may have been stopped since this was begun
             return None
         claim_id = self._next_claim_id()
@@ -175,6 +178,7 @@ class Exchange:
                 capacity=jobs,
                 lease_ms=self._places.lease_ms,
                 claim_id=claim_id,
+                suspects=suspects,
             )
         except BaseException:
             self._unanswered.append(claim_id)
@@ -216,6 +220,7 @@ class Exchange:
                     tasks=list(places.tasks),
                     timeout_seconds=WAIT_SECONDS,
                     offer=self._make_offer(),
+                    suspects=places.unclaimed_suspects,
                 )
                 if not found.leases or places.stopping:  # a worker that stops takes its offer back
                     return

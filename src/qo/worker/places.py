@@ -10,9 +10,10 @@ from qo.errors import LeaseLost, StoreUnavailable
 from qo.job import State
 from qo.loops.gathering import MOST_PER_CALL, Gathering
 from qo.loops.portions import Portion, checkpoint_size
+from qo.policy.suspects import Allowance
 from qo.queue.queue import Queue
 from qo.spans import whole_ms
-from qo.values import Advance, Finished, Held, Lease, Outcome, Renewal
+from qo.values import Advance, Finished, Held, Lease, Outcome, Renewal, Suspicion
 from qo.worker.execution import Execution
 from qo.worker.heartbeat import Heartbeat
 from qo.worker.log import log_end, log_start
@@ -58,6 +59,11 @@ class Places:
         """By token, claimed jobs that wait for slots kept in a bucket. They take up capacity."""
         self.claiming = 0
         """How many jobs the claims under way may bring."""
+        self.claiming_suspects = 0
+        """How many of those may be suspects."""
+        self._suspects: dict[str, Suspicion] = {}
+        """By token, the suspects among the jobs that run or are about to."""
+        self._allowance = Allowance()
         self.unreported: list[Execution] = []
         """Executions that may have begun without the store knowing."""
         self.outcomes: list[Outcome] = []
@@ -110,19 +116,27 @@ class Places:
 
     @property
     def free(self) -> int:
-        """How many more jobs may run; none in a worker that stops."""
-        return 0 if self.stopping else self.capacity - self.taken
+        """How many more jobs may run; none in a worker that stops, and none beside a last suspect."""
+        is_alone = Suspicion.LAST in self._suspects.values()
+        return 0 if self.stopping or is_alone else self.capacity - self.taken
 
     @property
     def unclaimed(self) -> int:
         """How many more jobs may be claimed, if the claims under way bring all that they asked for."""
         return max(0, self.free - self.claiming)
 
+    @property
+    def unclaimed_suspects(self) -> int:
+        """How many more suspects may be claimed, likewise."""
+        return max(0, self._allowance.suspects - len(self._suspects) - self.claiming_suspects)
+
     # --- a job starts -----------------------------------------------------------------------------------------
 
     def take(self, leases: Iterable[Lease]) -> None:
         """Start claimed jobs, or first take the slots that some need from a bucket."""
         for lease in leases:
+            if lease.suspicion:
+                self._suspects[lease.token] = lease.suspicion
             if self.shared is not None and self.shared.wanted(lease.job):
                 self.admitting[lease.token] = asyncio.create_task(self._admit(lease, self.shared))
             else:
@@ -142,6 +156,7 @@ class Places:
         if starts:
             self._start(lease)
             return
+        self._suspects.pop(lease.token, None)
         await shared.give_back(lease.token)
         self.hand_back(lease, closed={} if full is None else {full: whole_ms(shared.pause_seconds(full))})
 
@@ -182,6 +197,8 @@ class Places:
     def _end(self, execution: Execution, outcome: Outcome | None) -> None:
         token = execution.lease.token
         del self.running[token]
+        if self._suspects.pop(token, None) is not None and outcome is not None:
+            self._allowance.note_end()
         if self.shared is not None:
             self.shared.give_back_soon(token)
         if outcome is None:

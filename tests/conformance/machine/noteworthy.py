@@ -8,7 +8,19 @@ from typing import Any
 
 from qo.event import AGED, CANCEL_WANTED, GRANTED, LEASE_LOST, MOVED, RESCHEDULED
 from qo.job import State
-from qo.values import Accepted, Claimed, Finished, Held, Portion, Refusal, RefusalReason, Reminder, Renewed, UpkeepDone
+from qo.values import (
+    Accepted,
+    Claimed,
+    Finished,
+    Held,
+    Portion,
+    Refusal,
+    RefusalReason,
+    Reminder,
+    Renewed,
+    Suspicion,
+    UpkeepDone,
+)
 from tests.conformance.model.state import Lane, ModelState, certain
 
 EVENTS = {
@@ -71,6 +83,10 @@ def of_jobs(before: ModelState, after: ModelState, *, moved: bool) -> Iterable[s
     known = [(old, one) for old, one in changed if old is not None]
     if any(one.state is State.STARTING and (old is None or old.token != one.token) for old, one in changed):
         yield "a job started"
+    if any(one.suspicion and not old.suspicion for old, one in known):
+        yield "a job became a suspect"
+    if any(one.suspicion is Suspicion.LAST and one.token and old.token != one.token for old, one in known):
+        yield "a last suspect started"
     if any(one.deferred and (old is None or not old.deferred) for old, one in changed):
         yield "a job was deferred"
     if any(one.state is State.WAITING and old is None for old, one in changed):
@@ -159,6 +175,8 @@ RARE = frozenset(
         "a job was deferred",
         "a deferred job joined",
         "a phase had to wait",
+        "a job became a suspect",
+        "a last suspect started",
         "a move spread others out",
         "a job was forgotten",
         "a lane of several jobs was parked",

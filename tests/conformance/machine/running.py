@@ -81,12 +81,33 @@ class Submitting(Scene):
         self.do("submit", [data.draw(submissions(0, self.now, id=known))])
 
 
+suspects_taken = st.sampled_from([None, None, 0, 1, 2])
+
+
+def has_suspects(scene: Scene) -> bool:
+    return any(job.suspicion for job in scene.state.jobs.values())
+
+
 class Running(Scene):
     """Workers claim, renew, report and finish."""
 
-    def claim(self, worker: str, tasks: Iterable[str], capacity: int, lease_ms: int, claim_id: str) -> Claimed:
+    def claim(
+        self,
+        worker: str,
+        tasks: Iterable[str],
+        capacity: int,
+        lease_ms: int,
+        claim_id: str,
+        suspects: int | None = None,
+    ) -> Claimed:
         claimed: Claimed = self.do(
-            "claim", worker=worker, tasks=list(tasks), capacity=capacity, lease_ms=lease_ms, claim_id=claim_id
+            "claim",
+            worker=worker,
+            tasks=list(tasks),
+            capacity=capacity,
+            lease_ms=lease_ms,
+            claim_id=claim_id,
+            suspects=suspects,
         )
         return claimed
 
@@ -94,9 +115,21 @@ class Running(Scene):
         self.claims += 1
         return f"claim-{self.claims}"
 
-    @action(10, worker=st.sampled_from(WORKERS), capacity=st.integers(1, 8))
-    def claim_many(self, worker: str, capacity: int) -> None:
-        self.claim(worker, TASKS, capacity, LEASE_MS, self.new_claim_id())
+    @action(10, worker=st.sampled_from(WORKERS), capacity=st.integers(1, 8), suspects=suspects_taken)
+    def claim_many(self, worker: str, capacity: int, suspects: int | None) -> None:
+        self.claim(worker, TASKS, capacity, LEASE_MS, self.new_claim_id(), suspects)
+
+    @action(6, when=has_suspects, worker=st.sampled_from(WORKERS), suspects=suspects_taken)
+    def claim_with_suspects_about(self, worker: str, suspects: int | None) -> None:
+        """By a worker that was heard of lately, beside others that were."""
+        for row in list(self.state.workers.values()):
+            self.do("renew", [], worker=row.name, instance=row.instance)
+        self.both.look_for_work(worker=worker, tasks=TASKS, suspects=suspects, now=self.now)
+        self.claim(worker, TASKS, 3, LEASE_MS, self.new_claim_id(), suspects)
+
+    @action(worker=st.sampled_from(WORKERS), tasks=some_of(TASKS, most=2), suspects=suspects_taken)
+    def look_for_work(self, worker: str, tasks: tuple[str, ...], suspects: int | None) -> None:
+        self.both.look_for_work(worker=worker, tasks=tasks, suspects=suspects, now=self.now)
 
     @action(
         3,

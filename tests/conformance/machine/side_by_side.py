@@ -104,6 +104,15 @@ class SideBySide:
             self.compare(f"read {asked.code()}", model_says, store_says)
         return expected
 
+    def look_for_work(self, *, worker: str, tasks: Sequence[str], suspects: int | None, now: int) -> None:
+        """A store may answer that a claim might find something where it would not, but not the other way round."""
+        asked = step("wait_for_work", worker=worker, tasks=tasks, suspects=suspects, timeout_seconds=0, now=now)
+        found = self.runner.get_loop().run_until_complete(asked.on(self.store))
+        if self.model.might_claim(worker, tasks, suspects, now=now) and not found.more:
+            raise Disagreement(
+                f"{self.under_test.name} has work and says there is none: {asked.code()}\n{self.history()}"
+            )
+
     async def on_the_store(self, step: Step, reads: Sequence[Step]) -> tuple[Any, dict[str, Any], list[Any]]:
         answer = await call_async(self.store, step)
         # Together, because a server answers them in one go. They change nothing.

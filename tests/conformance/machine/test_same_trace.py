@@ -148,6 +148,9 @@ class ModelAlone(SideBySide):
         self.log += [self.steps[-1], *self.reads(kwargs.get("now", 0))[:READS_AFTER_A_STEP]]
         return answer
 
+    def look_for_work(self, **asked: Any) -> None:
+        """Not in the log: stores may differ in whether a claim might find something."""
+
 
 class LogWriter(StoreMachine):
     """The state machine with its actions and what they pick from, without a store."""

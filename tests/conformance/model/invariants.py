@@ -6,6 +6,7 @@ from collections import Counter
 
 from qo.job import ENDED, HELD, State
 from qo.policy.ordering import place_of
+from qo.values import Suspicion
 from tests.conformance.model.reads import Reads
 from tests.conformance.model.state import LeaseRow, ModelState, certain
 from tests.conformance.model.turns import Kept, kept_now, name_of, with_a_turn
@@ -21,6 +22,7 @@ def check_invariants(model: Reads, before: ModelState, now: int | None) -> None:
     check_turns(model)
     if now is not None and any(token not in before.leases for token in model.state.leases):
         check_no_starvation(model, before, now)
+    check_alone(model)
 
 
 def check_capacity(model: Reads, before: ModelState) -> None:
@@ -119,3 +121,11 @@ def key_of_holder(model: Reads, before: ModelState, lease: LeaseRow) -> int:
     if lease.is_job:
         return certain(model.state.jobs[lease.holder].key)
     return before.tickets[lease.holder].key if lease.holder in before.tickets else -1
+
+
+def check_alone(model: Reads) -> None:
+    for job in model.state.jobs.values():
+        if job.suspicion is Suspicion.LAST:
+            assert job.state in HELD or job.state is State.QUEUED, f"suspects: {job.id} is {job.state}"
+            alone = job.worker is None or model.running(job.worker) == 1
+            assert alone, f"suspects: {job.id} does not run alone on {job.worker}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from qo.errors import JobNotFound
@@ -14,13 +16,48 @@ from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, with
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
-from qo.values import Average, Bounds, Limit, LimitChange, LimitIgnored, Mean, Source, TaskOptions, Unlimited, looks
+from qo.values import (
+    Average,
+    Bounds,
+    Limit,
+    LimitChange,
+    LimitIgnored,
+    Mean,
+    Source,
+    Suspicion,
+    TaskOptions,
+    Unlimited,
+    looks,
+)
 from tests.conformance.model.state import GroupRow, JobRow, Lane, LeaseRow, ModelState, TicketRow, certain
 from tests.conformance.model.turns import Kept, end_turn, kept_now, pass_over
 
 MINUTE_MS = 60_000
 LARGEST_WAIT_BUCKET_SECONDS = 65536
 MAY_BE_OVERDUE = frozenset({State.SCHEDULED, State.WAITING, State.QUEUED})
+
+
+@dataclass
+class Taker:
+    """The worker that claims, as suspects see it."""
+
+    worker: str
+    held: int
+    """how many job leases it has"""
+    is_alone: bool
+    """it runs a last suspect"""
+    suspects: float
+    """how many more suspects it may take"""
+    now: int
+
+    def may_take(self, job: JobRow) -> bool:
+        return job.suspicion is not Suspicion.LAST or self.held == 0
+
+    def note(self, job: JobRow) -> None:
+        """It has taken this job."""
+        self.held += 1
+        self.suspects -= job.suspicion is not Suspicion.NONE
+        self.is_alone = job.suspicion is Suspicion.LAST
 
 
 class Line:
@@ -267,7 +304,7 @@ class Line:
         if isinstance(waiting, TicketRow):
             return ("", waiting.groups)
         job = waiting
-        return (job.task, job.priority, job.user, job.project, job.tier, job.parent, job.own_groups)
+        return (job.task, job.priority, job.user, job.project, job.tier, job.parent, job.own_groups, job.suspicion)
 
     def parked(self, waiting: JobRow | TicketRow) -> str | None:
         """The group in which its lane is parked; None where the lane is ready, or the job is not in line."""
@@ -354,6 +391,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        job.suspicion = Suspicion.NONE
         job.contact = None
         job.finished_at = now
         job.cancel_wanted = False
@@ -371,6 +409,7 @@ class Line:
         check_transition(job.id, job.state, State.FAILED)
         job.error = JobError(message=certain(job.overdue_message))
         self.end(job, State.FAILED, now)
+        self.drop_empty_lanes()  # others may join the same lane in this step
 
     def give_quota_back(self, jobs: Iterable[JobRow], now: int) -> bool:
         """Of jobs that never started, and whether there was any: `admission.py`, which builds on this."""
@@ -387,31 +426,67 @@ class Line:
         spoken_for = spoken_for or Counter()
         return all(self.has_room_for(gate, job, kept, spoken_for[gate]) for gate in gates(job.task))
 
-    def first_candidate(self, tasks: Collection[str], kept: Kept) -> JobRow | None:
+    def first_candidate(self, tasks: Collection[str], kept: Kept, taker: Taker) -> JobRow | None:
         """The job that a claim looks at next."""
-        behind_gates = (job for job in self.in_line() if job.task in tasks and self.gates_have_room(job, kept))
+        wanted = (job for job in self.in_line() if job.task in tasks and self.may_look_at(job, taker))
+        behind_gates = (job for job in wanted if self.gates_have_room(job, kept))
         return next((job for job in behind_gates if self.is_candidate(job, kept)), None)
 
-    def search_whole_line(self, tasks: Collection[str], capacity: int, now: int) -> list[str]:
+    def search_whole_line(self, tasks: Collection[str], capacity: int, taker: Taker) -> list[str]:
         """The rule of qo itself, without parking: the first in line whose every group has room for it, again and
         again. What a claim takes must be the same."""
-        line, taken_in, kept = self.in_line(), Counter[str](), kept_now(self, now)
+        line, taken_in, taker = self.in_line(), Counter[str](), replace(taker)
+        kept = kept_now(self, taker.now)
         taken: list[str] = []
 
         def could_start(job: JobRow) -> bool:
             groups = self.groups_of_job(job)
-            if job.id in taken or self.is_overdue(job, now):
+            if job.id in taken or self.is_overdue(job, taker.now):
                 return False
             return all(self.has_room_for(one, job, kept, taken_in[one]) for one in groups)
 
         while len(taken) < capacity:
-            first = next((job for job in line if job.task in tasks and could_start(job)), None)
-            if first is None:
+            eligible = (job for job in line if job.task in tasks and self.may_look_at(job, taker) and could_start(job))
+            first = next(eligible, None)
+            if first is None or not taker.may_take(first):
                 break
             taken.append(first.id)
             taken_in.update(self.groups_of_job(first))
             kept = kept.without(first)
+            taker.note(first)
         return taken
+
+    # --- suspects ---------------------------------------------------------------------------------------------
+
+    def taker(self, worker: str, suspects: int | None, now: int) -> Taker:
+        return Taker(worker, self.running(worker), self.runs_alone(worker), inf if suspects is None else suspects, now)
+
+    def may_look_at(self, job: JobRow, taker: Taker) -> bool:
+        """Whether the job is among those that a claim of this worker looks at: to take it, or to end there."""
+        if taker.is_alone:
+            return False
+        if job.suspicion is Suspicion.LAST and taker.held:
+            return self.empties_itself(taker, job.task)
+        return job.suspicion is Suspicion.NONE or taker.suspects > 0
+
+    def empties_itself(self, taker: Taker, task: str) -> bool:
+        """Whether this is the worker that takes nothing more while a last suspect of the task waits."""
+        heard_of = [
+            worker.name
+            for worker in self.state.workers.values()
+            if worker.expires_at > taker.now
+            and worker.heard_at > taker.now - self.state.lease_ms
+            and worker.handles(task)
+        ]
+
+        def jobs_of(worker: str) -> int:
+            return taker.held if worker == taker.worker else self.running(worker)
+
+        return min(heard_of, key=lambda worker: (jobs_of(worker), worker), default=None) == taker.worker
+
+    def runs_alone(self, worker: str) -> bool:
+        jobs = (self.state.jobs[lease.holder] for lease in self.state.leases.values() if lease.is_job)
+        return any(job.worker == worker and job.suspicion is Suspicion.LAST for job in jobs)
 
     # --- handing over -----------------------------------------------------------------------------------------
 
@@ -486,7 +561,8 @@ class Line:
         tickets = [ticket for ticket in self.state.tickets.values() if is_open(ticket)]
         if not tickets:
             return None
-        jobs = [job for job in self.in_line() if is_open(job) and has_taker(job)]
+        innocent = [job for job in self.in_line() if job.suspicion is Suspicion.NONE]
+        jobs = [job for job in innocent if is_open(job) and has_taker(job)]
         candidates: list[JobRow | TicketRow] = [*tickets, *jobs]
         return min(candidates, key=lambda waiting: certain(waiting.key))
 
@@ -498,6 +574,7 @@ class Line:
             if worker.expires_at > now
             and worker.handles(task)
             and worker.capacity - self.running(worker.name) - promised[worker.name] > 0
+            and not self.runs_alone(worker.name)
         )
 
     def has_live_worker(self, task: str, now: int) -> bool:

@@ -9,7 +9,8 @@ from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER
 from qo.job import ENDED, HELD, Job, State
 from qo.policy.lifecycle import allowed_after, check_transition
 from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
-from qo.values import Limit, LimitIgnored, Source, Standing, Unlimited
+from qo.policy.suspects import suspicion_of
+from qo.values import Limit, LimitIgnored, Source, Standing, Suspicion, Unlimited
 from tests.conformance.model.admission import DAY_MS
 from tests.conformance.model.state import GroupRow, JobRow, certain
 from tests.conformance.model.step import Steps, step
@@ -151,6 +152,8 @@ class People(Steps):
             self.charge(job.user, job.quota_day, 1)
         drop_start_by(job)
         job.attempts = 0
+        if job.suspicion is not Suspicion.NONE:
+            job.suspicion = suspicion_of(attempts=0, max_attempts=certain(job.max_attempts))
         job.error = job.stage = job.progress = job.message = job.finished_at = None
         job.worker = job.token = None
         self.join(job, now)

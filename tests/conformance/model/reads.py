@@ -27,6 +27,7 @@ from qo.values import (
     Record,
     SeriesPoint,
     SlotInfo,
+    Suspicion,
     UserUsage,
     WorkerInfo,
 )
@@ -98,6 +99,7 @@ class Reads(Upkeep):
             slots=self.limited_slots(lease),
             payload=row.payload if with_payload else b"",
             checkpoint=row.checkpoint if with_payload else None,
+            suspicion=row.suspicion,
         )
 
     def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
@@ -150,8 +152,15 @@ class Reads(Upkeep):
         )
 
     def as_in_line(self, row: JobRow) -> InLine:
-        groups = self.groups_of_job(row)
-        return InLine(id=row.id, task=row.task, tier=row.tier, groups=groups, passed=row.passed, turn=row.turn)
+        return InLine(
+            id=row.id,
+            task=row.task,
+            tier=row.tier,
+            groups=self.groups_of_job(row),
+            passed=row.passed,
+            turn=row.turn,
+            suspicion=row.suspicion,
+        )
 
     def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
         return {row.id: self.place(row) for row in self.in_line() if row.id in job_ids}
@@ -200,6 +209,7 @@ class Reads(Upkeep):
             worker=None if heard_last is None else heard_last.name,
             heard_at=None if heard_last is None else moment(heard_last.heard_at),
             start_by=moment_or_none(self.latest_start(row)),
+            suspicion=row.suspicion if row.state is State.QUEUED else Suspicion.NONE,
         )
 
     def phase(self, parent: str, phase: int) -> JobRow | None:
@@ -320,13 +330,14 @@ class Reads(Upkeep):
         events = tuple(wanted[:limit])
         return Feed(events, events[-1].id if len(events) == limit else self.state.last_event)
 
-    def might_claim(self, tasks: Sequence[str], *, now: int) -> bool:
+    def might_claim(self, worker: str, tasks: Sequence[str], suspects: int | None, *, now: int) -> bool:
         """Whether a claim would find something, or would first have to deal with what has come due."""
         jobs, leases = self.state.jobs.values(), self.state.leases.values()
         is_due = any(job.task in tasks and self.is_due(job, now) for job in jobs)
         is_over = any(lease.expires_at <= self.counted(now) for lease in leases)
         is_overdue = any(self.is_overdue(job, now) for job in jobs)
-        return is_due or is_over or is_overdue or bool(self.search_whole_line(tasks, 1, now))
+        found = self.search_whole_line(tasks, 1, self.taker(worker, suspects, now))
+        return is_due or is_over or is_overdue or bool(found)
 
     def records(self, name: str | None = None, *, prefix: str = "") -> Mapping[str, Record]:
         return {
@@ -360,6 +371,7 @@ class Reads(Upkeep):
                     "payload": row.payload,
                     "checkpoint": row.checkpoint,
                     "contact": row.contact,
+                    "suspicion": int(row.suspicion),
                     "number": row.number,
                     "passed": row.passed,
                     "turn": row.turn,
@@ -444,16 +456,17 @@ class Reads(Upkeep):
                 by_group.setdefault(group, {})[number] = str(token)
         return by_group
 
-    def open_groups(self) -> list[tuple[str, str, int]]:
-        """The groups that have room and something parked, by task ("" for callers), with the first key there."""
-        heads: dict[tuple[str, str], int] = {}
+    def open_groups(self) -> list[tuple[str, int, str, int]]:
+        """The groups that have room and something parked, by task ("" for callers) and suspicion, with the first key
+        there."""
+        heads: dict[tuple[str, int, str], int] = {}
         for waiting in self.state.in_lanes():
-            task = waiting.task if isinstance(waiting, JobRow) else ""
+            task, suspicion = (waiting.task, int(waiting.suspicion)) if isinstance(waiting, JobRow) else ("", 0)
             group = self.parked(waiting)
             if group is not None and self.has_room(group):
                 key = certain(waiting.key)
-                heads[task, group] = min(heads.get((task, group), key), key)
-        return sorted((task, group, key) for (task, group), key in heads.items())
+                heads[task, suspicion, group] = min(heads.get((task, suspicion, group), key), key)
+        return sorted((task, suspicion, group, key) for (task, suspicion, group), key in heads.items())
 
 
 def moment_or_none(milliseconds: int | None) -> datetime | None:

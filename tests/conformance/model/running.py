@@ -8,7 +8,18 @@ from qo.event import PROGRESS, STAGE
 from qo.job import State, moment
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
-from qo.values import DEFAULT_MAX_ATTEMPTS, Advance, Claimed, Finished, Held, Outcome, Renewal, Renewed, looks
+from qo.values import (
+    DEFAULT_MAX_ATTEMPTS,
+    Advance,
+    Claimed,
+    Finished,
+    Held,
+    Outcome,
+    Renewal,
+    Renewed,
+    Suspicion,
+    looks,
+)
 from tests.conformance.model.line import recorded_groups
 from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, TicketRow, certain
 from tests.conformance.model.step import Steps, step
@@ -20,13 +31,22 @@ class Running(Steps):
 
     @step
     def claim(
-        self, *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str, now: int
+        self,
+        *,
+        worker: str,
+        tasks: Sequence[str],
+        capacity: int,
+        lease_ms: int,
+        claim_id: str,
+        suspects: int | None = None,
+        now: int,
     ) -> Claimed:
         known = [lease for _, lease in sorted(self.state.leases.items()) if lease.claim == claim_id]
         if known:
             return Claimed(leases=tuple(self.as_lease(lease) for lease in known))
         due = self.deal_with_what_is_due(now)
-        right = self.search_whole_line(tasks, capacity, now)
+        taker = self.taker(worker, suspects, now)
+        right = self.search_whole_line(tasks, capacity, taker)
         kept = kept_now(self, now)
         put_aside: list[JobRow | TicketRow] = []
         started: list[tuple[int, tuple[str, ...]]] = []
@@ -34,7 +54,7 @@ class Running(Steps):
         overdue: list[JobRow] = []
         examined, taken_bytes, bound_reached = 0, 0, False
         while len(taken) < capacity and not bound_reached:
-            job = self.first_candidate(tasks, kept)
+            job = self.first_candidate(tasks, kept, taker)
             if job is None:
                 break
             if examined >= self.bounds.examine or taken_bytes >= self.bounds.claim_bytes:
@@ -45,14 +65,17 @@ class Running(Steps):
             if self.is_overdue(job, now):
                 self.fail_overdue(job, now)
                 overdue.append(job)
-            elif blocking is None:
+            elif blocking is not None:
+                self.park(job, blocking, now)
+                put_aside.append(job)
+            elif not taker.may_take(job):
+                break
+            else:
                 taken.append(self.start(job, worker, lease_ms, claim_id, now))
+                taker.note(job)
                 taken_bytes += len(job.payload) + len(job.checkpoint or b"")
                 started.append((certain(job.key), self.groups_of_job(job)))
                 kept = kept.without(job)
-            else:
-                self.park(job, blocking, now)
-                put_aside.append(job)
         ids = [lease.holder for lease in taken]
         assert ids == (right[: len(ids)] if bound_reached else right), f"took {ids}, first in line are {right}"
         leases = tuple(self.as_lease(lease) for lease in taken)
@@ -187,6 +210,7 @@ class Running(Steps):
             return Finished(job_id=outcome.job_id, token=outcome.token, lost=True)
         assert job is not None
         del self.state.leases[lease.token]
+        job.suspicion = Suspicion.NONE
         for group, closed_ms in outcome.closed.items():
             self.state.groups.setdefault(group, GroupRow()).closed_until = self.steady(now) + closed_ms
         if outcome.message is not None:

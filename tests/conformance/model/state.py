@@ -12,7 +12,7 @@ from typing import TypeVar
 from qo.event import AuditEntry, Event
 from qo.job import JobError, Progress, State
 from qo.policy.ordering import FIRST_SEQUENCE
-from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Record, Source, Standing, TaskOptions
+from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Record, Source, Standing, Suspicion, TaskOptions
 
 Value = TypeVar("Value")
 
@@ -107,6 +107,7 @@ class JobRow:
     ended_token: int | None = None
     """the token of the last finish that was applied, and what that made of the job"""
     ended_state: State | None = None
+    suspicion: Suspicion = Suspicion.NONE
 
 
 @dataclass

@@ -81,9 +81,10 @@ class ModelStore:
         tasks: Sequence[str],
         timeout_seconds: float,
         offer: Offer | None = None,
+        suspects: int | None = None,
     ) -> Claimed:
         deadline = time.monotonic() + timeout_seconds
-        while not self.model.might_claim(tasks, now=self._now()):
+        while not self.model.might_claim(worker, tasks, suspects, now=self._now()):
             remaining = deadline - time.monotonic()
             if remaining <= 0:
                 return Claimed()

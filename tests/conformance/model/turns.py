@@ -108,11 +108,12 @@ def pass_over(line: Line, started: Iterable[tuple[int, tuple[str, ...]]], put_as
 
 
 def firsts_parked_in(line: Line, group: str) -> list[Waiting]:
-    """Of each task, and of the callers, the first that is parked in a group."""
-    firsts: dict[str, Waiting] = {}
+    """Of each task, suspects apart, and of the callers, the first that is parked in a group."""
+    firsts: dict[tuple[str, int], Waiting] = {}
     for waiting in sorted(line.state.in_lanes(), key=lambda one: certain(one.key)):
         if line.parked(waiting) == group:
-            firsts.setdefault(waiting.task if isinstance(waiting, JobRow) else "", waiting)
+            source = (waiting.task, int(waiting.suspicion)) if isinstance(waiting, JobRow) else ("", 0)
+            firsts.setdefault(source, waiting)
     return list(firsts.values())
 
 

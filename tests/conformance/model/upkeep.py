@@ -10,7 +10,8 @@ from qo.job import ENDED, JobError, State, moment
 from qo.policy.figures import own_group_of
 from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
-from qo.values import Keep, Portion, Reminder, Source, looks
+from qo.policy.suspects import suspicion_of
+from qo.values import Keep, Portion, Reminder, Source, Suspicion, looks
 from tests.conformance.model.admission import DAY_MS, Admission
 from tests.conformance.model.line import MINUTE_MS
 from tests.conformance.model.state import JobRow, LeaseRow, ModelState, certain
@@ -105,6 +106,7 @@ class Upkeep(Admission):
         if not lease.is_job:
             return None
         job = self.state.jobs[lease.holder]
+        ran_out = reason == "expired"
         if job.cancel_wanted:
             self.end(job, State.CANCELLED, now)
         elif job.attempts >= certain(job.max_attempts):
@@ -112,7 +114,10 @@ class Upkeep(Admission):
                 message=f"The worker stopped responding, and all {job.max_attempts} attempts are used."
             )
             self.end(job, State.FAILED, now)
+            job.suspicion = Suspicion.SUSPECT if ran_out else Suspicion.NONE
         else:
+            suspicion = suspicion_of(attempts=job.attempts, max_attempts=certain(job.max_attempts))
+            job.suspicion = suspicion if ran_out else Suspicion.NONE
             return job
         return None
 

@@ -113,13 +113,18 @@ class ClaimArguments(TypedDict):
 
 async def claim(
     store: Store, *, capacity: int = 1, tasks: Sequence[str] = ("work",), worker: str = "w1", lease_ms: int = LEASE,
-    now: int | None = NOW,
+    now: int | None = NOW, suspects: int | None = None,
 ) -> list[Lease]:  # fmt: skip
     """All that a worker gets for its free capacity, asking again as long as a bound was what ended the search."""
     leases: list[Lease] = []
     for _ in range(_STEPS_AT_MOST):
         claimed = await at(store, now).claim(
-            worker=worker, tasks=tasks, capacity=capacity - len(leases), lease_ms=lease_ms, claim_id=fresh_id("claim")
+            worker=worker,
+            tasks=tasks,
+            capacity=capacity - len(leases),
+            lease_ms=lease_ms,
+            claim_id=fresh_id("claim"),
+            suspects=None if suspects is None else suspects - sum(lease.suspicion > 0 for lease in leases),
         )
         leases += claimed.leases
         if not claimed.more or len(leases) == capacity:

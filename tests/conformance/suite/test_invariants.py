@@ -134,7 +134,7 @@ async def test_open_a_group_is_open_exactly_when_it_has_room_and_parked_jobs_of_
     async def open_groups() -> list[tuple[str, str]]:
         state = await snapshot()
         assert broken_invariants(state) == []
-        return [(task, group) for task, group, _ in state["open"]]
+        return [(task, group) for task, _, group, _ in state["open"]]
 
     await limit(store, "gpu", 0)
     await submit(store, "x", task="x", groups=("gpu",))
@@ -167,7 +167,7 @@ async def test_open_the_index_names_the_first_parked_job_however_they_are_change
         await change
         await at(store, NOW).set_paused("gpu", False)
         state = await snapshot()
-        ((_, _, key),) = state["open"]
+        ((_, _, _, key),) = state["open"]
         jobs: dict[str, dict[str, Any]] = state["jobs"]
         return next(job_id for job_id, row in jobs.items() if row["key"] == key)
 

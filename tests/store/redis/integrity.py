@@ -9,7 +9,16 @@ from qo.job import ENDED, State
 from qo.policy.ordering import parent_order, place_of, was_moved
 from qo.store.redis.rows import JobRow
 from qo.values import Source
-from tests.store.redis.keys import FAMILIES_OF_ROWS, ROWS, Keys, audit_entries, lane_of_caller, lane_of_job, parked_in
+from tests.store.redis.keys import (
+    FAMILIES_OF_ROWS,
+    ROWS,
+    Keys,
+    audit_entries,
+    lane_of_caller,
+    lane_of_job,
+    parked_in,
+    source_of_job,
+)
 
 CALLERS = ""  # the "task" under which waiting callers are parked
 
@@ -94,6 +103,9 @@ def _differences_of_counters(keys: Keys) -> Iterator[str]:
     for name in ("turns", "kept"):
         if counters.get(name, 0) != len(keys[name]):
             yield f"  'counters': {name} is {counters[name]} by them, and yet it is {keys[name]}"
+    suspects = sorted(row.id for row in jobs.values() if row.suspicion and row.state not in ENDED)
+    if counters.get("suspects", 0) != len(suspects):
+        yield f"  'counters': {counters['suspects']} suspects wait or run by them, and yet there are {suspects}"
     for index in ("due", "spans", "closed", "expiry", "ticket_expiry", "start_by", "steady_start_by"):
         soonest, first = counters.get(f"soonest_{index}"), min(keys[index].values(), default=None)
         if first is not None and soonest > first:
@@ -167,7 +179,7 @@ class _Indexes:
             self.put("aged", row.number, row.aged_at)
             if row.turn:
                 self.put("turns", f"job:{row.number}", None)
-            self.lanes.setdefault((row.task, lane_of_job(row)), {})[row.number] = row.key or 0
+            self.lanes.setdefault((source_of_job(row), lane_of_job(row)), {})[row.number] = row.key or 0
         if row.key is not None and was_moved(place_of(row.key)):
             self.put("moved", str(place_of(row.key)), row.number)
         if row.due_at is not None:
@@ -295,6 +307,8 @@ class _Indexes:
                 self.put(f"idle:{task}", worker, until)
         for task in self.keys["idle_tasks"]:
             self.put("idle_tasks", task, None)
+        for worker in self.keys["draining"]:
+            self.put("draining", worker, None)
 
     def add_what_is_beside(self) -> None:
         for minute, _ in self.keys.family("figures:"):

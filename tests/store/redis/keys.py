@@ -26,6 +26,7 @@ COUNTERS = [
     *("last_audit", "forget_from", "noted_at", "lease_ms", "uncounted_ms", "fallen_ms", "renewed_since_gap"),
     *("token_at_gap", "waiting_callers", "soonest_due", "soonest_spans", "soonest_closed", "soonest_expiry"),
     *("soonest_ticket_expiry", "in_line", "turns", "turn_after", "kept", "soonest_start_by", "soonest_steady_start_by"),
+    "suspects",
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 
@@ -113,7 +114,18 @@ def _field(name: str, packed: bytes) -> Any:
 def lane_of_job(row: JobRow) -> str:
     """The name of the lane of a job in line, as `tasks.lane_of` in `lib/rows.lua` makes it."""
     named = (row.task, str(row.priority), row.user, row.project, row.tier, row.parent)
-    return "\0".join([*(name or "" for name in named), "\0".join(row.own_groups)])
+    lane = "\0".join([*(name or "" for name in named), "\0".join(row.own_groups)])
+    return f"\1{row.suspicion}{lane}" if row.suspicion else lane
+
+
+def source_of_job(row: JobRow) -> str:
+    """What the job's task is to the indexes, as `tasks.source_of` in `lib/rows.lua` makes it."""
+    return f"{row.task}\1{row.suspicion}" if row.suspicion else row.task
+
+
+def task_and_suspicion(source: str) -> tuple[str, int]:
+    task, _, suspicion = source.partition("\1")
+    return task, int(suspicion or 0)
 
 
 def lane_of_caller(ticket: dict[str, Any]) -> str:

@@ -14,7 +14,15 @@ from qo.store.redis.rows import plain_token, to_job
 from qo.store.row import groups_of_row
 from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Standing
 from tests.store.redis.integrity import check_integrity
-from tests.store.redis.keys import Keys, audit_entries, lane_of_caller, lane_of_job, parked_in, read_all
+from tests.store.redis.keys import (
+    Keys,
+    audit_entries,
+    lane_of_caller,
+    lane_of_job,
+    parked_in,
+    read_all,
+    task_and_suspicion,
+)
 
 if TYPE_CHECKING:
     from qo.store.redis.store import RedisStore
@@ -62,7 +70,11 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
             }
             for holder, ticket in keys["tickets"].items()
         },
-        "open": sorted((task, group, key) for task, opened in keys.family("open:") for group, key in opened.items()),
+        "open": sorted(
+            (*task_and_suspicion(source), group, key)
+            for source, opened in keys.family("open:")
+            for group, key in opened.items()
+        ),
         "counts": dict(Counter(map(priority_of, keys["line"].values()))),
         "users": {
             name: (msgspec.convert(user["standing"], Standing), user.get("pinned", False))
@@ -144,6 +156,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
             "payload": keys["payloads"].get(row.number),
             "checkpoint": keys["checkpoints"].get(row.number),
             "contact": keys["contacts"].get(row.number),
+            "suspicion": row.suspicion,
             "number": int(row.number),
             "passed": row.passed,
             "turn": row.turn,

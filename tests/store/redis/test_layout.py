@@ -128,6 +128,21 @@ async def idle_worker(store: RedisStore) -> None:
     await asyncio.wait([waiting])
 
 
+async def draining_worker(store: RedisStore) -> None:
+    """It waits to become empty, because a last suspect is first in line."""
+    await submit(store, "lost", task="short", max_attempts=2)
+    await claim(store, tasks=["short"], worker="gone", lease_ms=1)
+    await catch_up(store, now=NOW + 1)
+    await register(store, "busy", "short", "long", now=NOW)
+    await submit(store, "long", task="long")
+    await claim(store, tasks=["long"], worker="busy")
+    await catch_up(store)
+    waiting = asyncio.create_task(store.wait_for_work(worker="busy", tasks=["short"], timeout_seconds=60))
+    await eventually(lambda: store.client.command("SISMEMBER", f"{store.client.prefix}draining", "busy"))
+    waiting.cancel()
+    await asyncio.wait([waiting])
+
+
 async def line_and_limits(store: RedisStore) -> None:
     await register(store, "w1", TaskOptions(name="work", groups=("shared",), limit=50, max_attempts=2), capacity=20)
     await limit(store, "gpu", 1, by="ada")
@@ -200,7 +215,9 @@ async def retention(store: RedisStore) -> None:
         pass
 
 
-CHAPTERS = (idle_worker, line_and_limits, people_and_time, callers, turns, what_is_counted, retention)
+CHAPTERS = (
+    *(idle_worker, draining_worker, line_and_limits, people_and_time, callers, turns, what_is_counted, retention),
+)
 """of a varied history; each leaves keys that a later one may remove, so all are looked at after each"""
 
 

@@ -54,7 +54,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
             }
             for holder, key, groups, parked, expires_at, lease_ms, wait_ms, passed, turn in sql.rows(db, TICKETS)
         },
-        "open": sorted(sql.rows(db, "SELECT task, grp, key FROM open")),
+        "open": sorted(sql.rows(db, "SELECT task, suspicion, grp, key FROM open")),
         "counts": dict(sql.rows(db, "SELECT priority, waiting FROM line_count WHERE waiting != 0")),
         "users": {
             name: (msgspec.json.decode(standing, type=Standing), bool(pinned))
@@ -130,6 +130,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
         "payload": payload,
         "checkpoint": checkpoint,
         "contact": contact,
+        "suspicion": row.suspicion,
         "number": row.number,
     }
 

@@ -19,8 +19,10 @@ from qo.job import moment
 from qo.policy.ordering import CELL, order_key
 from qo.store.open import open_store
 from qo.store.sqlite import SQLiteStore, access
+from qo.store.sqlite import store as store_module
+from qo.store.sqlite.file.migrations import SUSPECTS
 from qo.store.sqlite.file.schema import APPLICATION_ID, LANES, MIGRATIONS
-from qo.store.sqlite.operations import read_groups as watching
+from qo.store.sqlite.operations.is_claimable import is_claimable
 from qo.store.sqlite.shared.rows import JobRow
 from qo.values import Accepted, Claimed, Refusal, Registration, TaskOptions
 from tests.conformance.invariants import broken_invariants
@@ -276,6 +278,33 @@ async def test_jobs_of_a_file_from_before_lanes_start_in_their_order(tmp_path: P
     await store.close()
 
 
+async def test_jobs_parked_in_a_file_from_before_suspects_start_when_their_group_has_room(tmp_path: Path) -> None:
+    path = str(tmp_path / "qo.db")
+    db = apsw.Connection(path)
+    before = MIGRATIONS[: MIGRATIONS.index(SUSPECTS)]
+    db.execute("".join(before))
+    row = {"number": 64, "id": "a", "task": "work", "state": "queued", "priority": 50, "own_groups": '["gpu"]'}
+    row |= dict.fromkeys(("boost", "deferred", "attempts", "iterations", "cancel_wanted", "reminded"), 0)
+    row |= {"parent_order": "", "submitted_at": 1, "joined_at": 1, "aged_at": 1, "key": order_key(50, 64 * CELL)}
+    row |= {"lane": 'work\x1f50\x1f\x1f\x1f\x1f\x1f["gpu"]', "first": 1, "parked": "gpu"}
+    db.execute(f"INSERT INTO job ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
+    db.execute("INSERT INTO content (number, payload) VALUES (64, x'31')")
+    db.execute("INSERT INTO grp VALUES ('gpu', 1, 1, 0, NULL, 0)")
+    db.execute("INSERT INTO open VALUES ('work', 'gpu', ?)", (row["key"],))
+    db.execute(
+        "INSERT INTO line_count VALUES (50, 1); INSERT INTO counter VALUES ('last_job', 64), ('next_sequence', 65)"
+    )
+    db.pragma("application_id", APPLICATION_ID)
+    db.pragma("user_version", len(before))
+    db.close()
+
+    store = await SQLiteStore.open(path)
+
+    assert broken_invariants(await snapshot(store)) == []
+    assert ids(await claim(store, capacity=4)) == ["a"]
+    await store.close()
+
+
 async def test_an_sqlite_file_of_somebody_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     db = apsw.Connection(str(path))
@@ -345,13 +374,13 @@ async def test_waiting_for_work_ends_without_any_when_the_time_is_up(store: SQLi
 async def test_waiting_on_a_memory_store_does_not_wake_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     store = await SQLiteStore.open(":memory:")
     looks: list[int] = []
-    really = watching.is_claimable
+    really = is_claimable
 
-    def noted(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
+    def noted(db: apsw.Connection, *, worker: str, tasks: Sequence[str], suspects: int | None, now: int) -> bool:
         looks.append(now)
-        return really(db, tasks, now=now)
+        return really(db, worker=worker, tasks=tasks, suspects=suspects, now=now)
 
-    monkeypatch.setattr(watching, "is_claimable", noted)
+    monkeypatch.setattr(store_module, "is_claimable", noted)
 
     assert await store.wait_for_work(worker="w", tasks=["work"], timeout_seconds=0.25) == Claimed()
 

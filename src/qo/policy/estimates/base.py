@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from qo.job import Basis, Estimate
 from qo.policy.words import span
 from qo.settings.sections import EstimateSettings
@@ -51,6 +53,11 @@ def starts_now() -> Estimate:
         confidence="medium",
         basis=Basis.MEASURED,
     )
+
+
+def less_sure(estimate: Estimate) -> Estimate:
+    """The same estimate of a job for which something that cannot be foreseen comes first."""
+    return estimate if estimate.confidence is None else msgspec.structs.replace(estimate, confidence="low")
 
 
 def not_known(reason: str) -> Estimate:

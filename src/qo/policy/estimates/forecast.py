@@ -66,8 +66,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     shut: Mapping[str, str]
     """The groups in which no job can start at present, and the reason."""
     capacity: int
+    first_suspect: int | None = None
+    """The rank of the first suspect. A worker takes few of them at a time, or one alone: nobody can say when."""
     averages: Mapping[tuple[str, str | None], AverageRun]
     """How long a run takes, by the tasks and tiers in line. The base estimate is made of this and `capacity`."""
+
+    def has_suspects_up_to(self, position: int) -> bool:
+        """Whether the job at this position, or one ahead of it, is a suspect."""
+        return self.first_suspect is not None and position > self.first_suspect
 
     def has_room_for(self, job: Job) -> bool:
         """Whether a job that joined after the replay could start now, and all ahead of it too."""
@@ -125,6 +131,7 @@ def forecast_line(situation: Situation, settings: Settings) -> Forecast:
             situation.workers,
             limit=next((group.limit for group in situation.groups if group.group == GLOBAL), None),
         ),
+        first_suspect=next((rank for rank, job in enumerate(situation.line) if job.suspicion), None),
         averages={
             (task, tier): average_among(situation.means, settings, task=task, tier=tier)
             for task, tier in {(task, tier) for task, tier, _ in numbers}

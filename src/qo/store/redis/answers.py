@@ -29,6 +29,7 @@ from qo.values import (
     Registered,
     Renewed,
     SeriesPoint,
+    Suspicion,
     UpkeepDone,
     UserUsage,
     WorkerInfo,
@@ -203,6 +204,7 @@ def blockers(reply: Reply, given: Given) -> Blockers:
         worker=reply.answer.get("worker"),
         heard_at=None if heard_at is None else moment(heard_at),
         start_by=None if start_by is None else moment(start_by),
+        suspicion=Suspicion(reply.answer.get("suspicion", 0)),
     )
 
 

@@ -195,10 +195,12 @@ class RedisStore(Reading):
         tasks: Sequence[str],
         timeout_seconds: float,
         offer: Offer | None = None,
+        suspects: int | None = None,
     ) -> Claimed:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
-        wanted: dict[str, Any] = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "offer": offer}
+        asked = {"worker": worker, "tasks": list(dict.fromkeys(tasks)), "suspects": suspects}
+        wanted: dict[str, Any] = {**asked, "offer": offer}
         async with self.waking.listen(f"{self.client.prefix}wake:{worker}") as listening:
             while True:
                 left = deadline - loop.time()

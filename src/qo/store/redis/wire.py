@@ -35,6 +35,7 @@ from qo.values import (
     SlotInfo,
     Source,
     Submission,
+    Suspicion,
     TaskOptions,
     Ticket,
     UpkeepRules,
@@ -240,6 +241,7 @@ def in_line(found: Mapping[str, Any]) -> InLine:
         groups=tuple(found["groups"]),
         passed=found.get("passed", 0),
         turn=found.get("turn", False),
+        suspicion=Suspicion(found.get("suspicion", 0)),
     )
 
 

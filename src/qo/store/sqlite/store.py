@@ -27,6 +27,7 @@ from qo.store.sqlite.operations.catch_up import catch_up
 from qo.store.sqlite.operations.claim import claim
 from qo.store.sqlite.operations.confirm import confirm
 from qo.store.sqlite.operations.finish import finish
+from qo.store.sqlite.operations.is_claimable import is_claimable
 from qo.store.sqlite.operations.move import move
 from qo.store.sqlite.operations.observe import observe
 from qo.store.sqlite.operations.positions import positions
@@ -201,8 +202,11 @@ class SQLiteStore(Access):
         tasks: Sequence[str],
         timeout_seconds: float,
         offer: Offer | None = None,
+        suspects: int | None = None,
     ) -> Claimed:
-        async def is_claimable() -> bool:
-            return await self.look(partial(read_groups.is_claimable, tasks=tasks, now=self._now()))
+        async def look() -> bool:
+            return await self.look(
+                partial(is_claimable, worker=worker, tasks=tasks, suspects=suspects, now=self._now())
+            )
 
-        return Claimed(more=await self.changes.wait_until(is_claimable, timeout_seconds=timeout_seconds))
+        return Claimed(more=await self.changes.wait_until(look, timeout_seconds=timeout_seconds))

@@ -131,7 +131,7 @@ local function end_leases()
     counted = counted + lease.looks(token)
     ended[i] = token
   end
-  return lease.lose(ended, 'expired'), all
+  return lease.lose(ended, lease.RAN_OUT), all
 end
 
 function catch_up.run()

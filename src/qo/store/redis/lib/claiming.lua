@@ -20,13 +20,13 @@ local function without_repetitions(names)
   return once
 end
 
-local function passes(task)
-  return not groups.gates_open(task)
-end
-
-function claiming.take(worker, task_names, capacity, lease_ms, claim)
+function claiming.take(worker, task_names, capacity, lease_ms, claim, most_suspects)
   -- Returns the jobs taken, whether another claim may find more, and the bytes of its reply.
-  local all = walk.over(without_repetitions(task_names), capacity)
+  local taker = taking.taker(worker, most_suspects)
+  local all = walk.over(taking.sources(taker, without_repetitions(task_names)), capacity)
+  local function passes(source)
+    return taking.passes(taker, source)
+  end
   local taken, late, examined, taken_bytes, more = {}, {}, 0, 0, false
   while #taken < capacity do
     if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes then
@@ -48,51 +48,22 @@ function claiming.take(worker, task_names, capacity, lease_ms, claim)
     elseif blocked_by then
       line.park(row, blocked_by)
       passing.note_aside(row)
+    elseif not taking.may_take(taker, row.suspicion) then
+      break
     else
       local held = lease.claim_job(row, wanted, worker, claim, lease_ms)
       taken[#taken + 1] = { row = row, held = held, expires_at = step.now + lease_ms }
       taken_bytes = taken_bytes + rows.size(row)
       passing.note_taker(row.key, wanted)
+      if taking.note(taker, row.suspicion) then
+        break
+      end
     end
   end
   passing.end_walk()
   more = overdue.give_quota_back(late) or more
   hand_over()
   return taken, more, taken_bytes
-end
-
-local function is_claimable(task)
-  if kept.count() == 0 then
-    return call('EXISTS', written(key('ready:', task)), written(key('open:', task))) > 0
-  end
-  local gate = groups.get(task)
-  local ready = call('ZRANGE', written(key('ready:', task)), 0, 0, 'WITHSCORES')
-  if ready[1] and groups.has_room_for(gate, tonumber(ready[2])) then
-    return true
-  end
-  -- All of these groups have a free slot. It may be kept in as many as that.
-  local open = call('ZRANGE', written(key('open:', task)), 0, kept.count(), 'WITHSCORES')
-  for i = 1, #open, 2 do
-    local order_key = tonumber(open[i + 1])
-    if groups.has_room_for(gate, order_key) and groups.has_room_for(groups.get(open[i]), order_key) then
-      return true
-    end
-  end
-  return false
-end
-
-function claiming.might_find(task_names)
-  -- Whether a claim for these tasks would have something to look at.
-  if line.length() == 0 then
-    return false
-  end
-  kept.begin()
-  local found = false
-  for _, task in ipairs(task_names) do
-    found = found or groups.gates_open(task) and is_claimable(task)
-  end
-  kept.forget()
-  return found
 end
 
 function claiming.taken_before(claim)

@@ -14,7 +14,7 @@ local COUNTERS = {
   { 'renewed_since_gap', true }, { 'token_at_gap', 0 }, { 'waiting_callers', 0 }, { 'soonest_due', NEVER },
   { 'soonest_spans', NEVER }, { 'soonest_closed', NEVER }, { 'soonest_expiry', NEVER },
   { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 }, { 'turns', 0 }, { 'turn_after', DEFAULT_TURN_AFTER },
-  { 'kept', 0 }, { 'soonest_start_by', NEVER }, { 'soonest_steady_start_by', NEVER },
+  { 'kept', 0 }, { 'soonest_start_by', NEVER }, { 'soonest_steady_start_by', NEVER }, { 'suspects', 0 },
 }
 local place_of = {}
 for place = 1, #COUNTERS do

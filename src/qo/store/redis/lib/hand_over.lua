@@ -2,6 +2,7 @@
 -- of every step that writes, and reads nothing when no caller waits. The contract is at `Store.acquire`.
 -- include lib/walk.lua
 -- include lib/passing.lua
+-- include lib/taking.lua
 -- include lib/workers.lua
 -- include lib/overdue.lua
 -- exports hand_over
@@ -16,7 +17,8 @@ local function free_capacity()
     for _, task in ipairs(worker.tasks) do
       takes[task] = true
     end
-    free[#free + 1] = { takes = takes, left = worker.capacity - worker.running }
+    local is_alone = suspects.are_there() and taking.is_alone(worker.name, worker.running)
+    free[#free + 1] = { takes = takes, left = is_alone and 0 or worker.capacity - worker.running }
   end
   return free
 end

@@ -1,9 +1,10 @@
 -- Leases: take one with a slot in every group that records its holders, and end it.
 -- The slots are recorded in the lease and given back from there.
 -- include lib/line.lua
+-- include lib/suspects.lua
 -- exports lease
 
-local lease = {}
+local lease = { RAN_OUT = 'expired' } -- the reason of a lease that was not revoked
 local leases, changed_leases
 local ends -- by token: when the leases end that began in this step
 local callers -- by holder: the token of the caller's lease, or false, as far as this step has looked
@@ -169,10 +170,11 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   local taken = {
     holder = row.id, job = row.number, task = row.task, priority = row.priority, worker = worker, claim = claim,
     slots = lease.take_slots(names, token, COUNTED_IF_LIMITED, waited_ms),
+    is_alone = row.suspicion == LAST_SUSPECT or nil,
   }
   line.leave(row)
   line.forget_start_by(row)
-  groups.add_claimable(row.task, -1)
+  groups.add_claimable(tasks.source_of(row), -1)
   row.state = 'starting'
   row.attempts = (row.attempts or 0) + 1
   row.max_attempts = row.max_attempts or tasks.max_attempts(row.task)
@@ -260,6 +262,7 @@ function lease.end_job(row, state, error)
   end
   line.give_up_place(row)
   line.forget_start_by(row)
+  suspects.clear(row)
   row.state = state
   row.finished_at = step.now
   line.stop_waiting(row)
@@ -331,7 +334,7 @@ function lease.lose(tokens, reason)
   end
   rows.load(numbers)
   lease.finish(tokens)
-  local ids, coming_back = {}, {}
+  local ids, coming_back, ran_out = {}, {}, reason == lease.RAN_OUT
   for i, token in ipairs(tokens) do
     local taken = ended[i]
     local detail = { token = step.plain(token), reason = reason, groups = limited_groups(taken) }
@@ -344,8 +347,16 @@ function lease.lose(tokens, reason)
       elseif row.attempts >= row.max_attempts then
         local message = 'The worker stopped responding, and all ' .. row.max_attempts .. ' attempts are used.'
         lease.end_job(row, 'failed', cjson.encode({ message = message }))
+        if ran_out then
+          suspects.keep_in_mind(row)
+        end
       else
         coming_back[#coming_back + 1] = row
+        if ran_out then
+          suspects.suspect(row)
+        else
+          suspects.clear(row)
+        end
       end
     end
   end

@@ -101,7 +101,7 @@ function line.lane_of(row)
   -- The lane that a job in line stands in.
   local lane = stands_in[row.number]
   if not lane then
-    lane = lanes.get(tasks.lane_of(row), row.task)
+    lane = lanes.get(tasks.lane_of(row), tasks.source_of(row))
     stands_in[row.number] = lane
   end
   return lane
@@ -125,13 +125,13 @@ function line.look_up_lanes(jobs)
   for i, row in ipairs(jobs) do
     names[i] = not stands_in[row.number] and tasks.lane_of(row)
     if names[i] then
-      task_of[names[i]] = row.task
+      task_of[names[i]] = tasks.source_of(row)
     end
   end
   lanes.load(task_of)
   for i, row in ipairs(jobs) do
     if names[i] and row.state == 'queued' then
-      stands_in[row.number] = lanes.get(names[i], row.task)
+      stands_in[row.number] = lanes.get(names[i], tasks.source_of(row))
     end
   end
 end
@@ -145,7 +145,7 @@ local function take_out(name, row)
 end
 
 local function join_lane(row, name)
-  local lane = lanes.get(name, row.task)
+  local lane = lanes.get(name, tasks.source_of(row))
   stands_in[row.number] = lane
   lanes.enter(lane, row.number, row.key, tasks.groups_of(row, name), GATES + 1)
 end
@@ -224,7 +224,7 @@ function line.candidates(task)
   if line.length() == 0 then
     return NONE
   elseif lone and not line.lane_of(lone).group then
-    return lone.task == task and { lone.number, lone.key } or NONE
+    return tasks.source_of(lone) == task and { lone.number, lone.key } or NONE
   end
 end
 

@@ -31,8 +31,8 @@ end
 -- --- counting ---------------------------------------------------------------------------------------------------
 
 local function firsts_passed(name, keys)
-  -- Of each task, and of the callers, the first one parked in this group, if a taker was behind it: each with its task
-  -- and the number of those takers.
+  -- Of each task, suspects apart, and of the callers, the first one parked in this group, if a taker was behind it: each
+  -- with its task and the number of those takers.
   local found = {}
   for _, task in ipairs(groups.tasks_parked(groups.get(name))) do
     local member, order_key = unpack(call('ZRANGE', written(key('parked:', task, name)), 0, 0, 'WITHSCORES'))

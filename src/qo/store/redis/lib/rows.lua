@@ -217,8 +217,32 @@ function tasks.lane_of(row)
     priority = digits(row.priority)
     priority_texts[row.priority] = priority
   end
-  return row.task .. '\0' .. priority .. '\0' .. (row.user or '') .. '\0' .. (row.project or '') .. '\0'
+  local lane = row.task .. '\0' .. priority .. '\0' .. (row.user or '') .. '\0' .. (row.project or '') .. '\0'
     .. (row.tier or '') .. '\0' .. (row.parent or '') .. '\0' .. (own and table.concat(own, '\0') or '')
+  return row.suspicion and '\1' .. row.suspicion .. lane or lane
+end
+
+function tasks.source(task, suspicion)
+  -- To the indexes, the suspects of a task are a task of their own. No name has a control character.
+  return task .. '\1' .. suspicion
+end
+
+function tasks.source_of(row)
+  return row.suspicion and tasks.source(row.task, row.suspicion) or row.task
+end
+
+function tasks.of_source(source)
+  -- The task, and the suspicion of its jobs if they are suspects.
+  local task, suspicion = source:match('^(.-)\1(%d)$')
+  return task or source, tonumber(suspicion)
+end
+
+function tasks.sources(task)
+  -- All that the jobs of a task can be to the indexes.
+  if step.counter('suspects') == 0 then
+    return { task }
+  end
+  return { task, tasks.source(task, SUSPECT), tasks.source(task, LAST_SUSPECT) }
 end
 
 function tasks.groups_of(row, lane)

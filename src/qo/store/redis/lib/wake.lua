@@ -78,37 +78,73 @@ local function claim_for(worker, idle)
   -- there was no job to claim.
   local offer = idle.offer
   lease.begin_claim(offer.claim_id)
-  local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id)
+  local taken, more, taken_bytes = claiming.take(worker, idle.tasks, 1, offer.lease_ms, offer.claim_id, idle.suspects)
   given_bytes, has_claimed = given_bytes + taken_bytes, true
   if taken[1] then
-    return claiming.leases(taken)[1], taken[1].row.task
+    return claiming.leases(taken)[1], tasks.source_of(taken[1].row)
   end
   return more and '' or nil
 end
 
-local function wake_for(task, counts)
-  -- Wakes as many workers as there are claimable jobs of this task. A worker may get a job of another task; the number
-  -- of jobs of this task is then the same as before.
-  local woken = 0
-  while counts[task] > 0 and groups.gates_open(task) do
-    local worker, idle = longest_idle(task, woken)
+local function tell(worker, message)
+  wake.forget(worker)
+  call('SPUBLISH', key('wake:', worker), message)
+end
+
+local function takes_offer(worker, idle)
+  return idle.offer and given_bytes < step.bounds.claim_bytes and is_listening(worker)
+end
+
+local function could_take_from(source, worker, idle, is_offering)
+  if suspects.are_there() then
+    return taking.could_take_from(source, worker, idle.tasks, idle.suspects)
+  elseif is_offering or not turns.are_there() then
+    return true -- the claim for an offer finds out by itself whether the free slots are kept
+  end
+  return (taking.might_find(taking.taker(worker, idle.suspects), idle.tasks))
+end
+
+local function wake_for(source, counts)
+  -- Wakes as many workers as there are claimable jobs of this source. A worker may get a job of another one; the number
+  -- of jobs of this one is then the same as before.
+  local task, passed = tasks.of_source(source), 0
+  while counts[source] > 0 and groups.gates_open(task) do
+    local worker, idle = longest_idle(task, passed)
     if not worker then
       return
     end
-    local message, given = '', nil
-    if idle.offer and given_bytes < step.bounds.claim_bytes and is_listening(worker) then
-      message, given = claim_for(worker, idle)
-      if not message then
-        return -- then no worker of this task would find a job
+    passed = passed + 1
+    local is_offering, message, given = takes_offer(worker, idle), nil, nil
+    if could_take_from(source, worker, idle, is_offering) then
+      message = ''
+      if is_offering then
+        message, given = claim_for(worker, idle)
       end
-    elseif turns.are_there() and not claiming.might_find(idle.tasks) then
-      return -- the free slots are kept
     end
-    given = given or task
-    counts[given] = (counts[given] or 0) - 1
-    woken = woken + 1
-    wake.forget(worker)
-    call('SPUBLISH', key('wake:', worker), message)
+    if message then
+      given = given or source
+      counts[given] = (counts[given] or 0) - 1
+      tell(worker, message)
+    elseif not suspects.are_there() then
+      return -- then no worker of this task would find a job
+    end
+  end
+end
+
+local function wake_draining()
+  -- Workers that waited to become empty for a last suspect, and need not any more.
+  if not suspects.were_there() then
+    return
+  end
+  for _, worker in ipairs(call('SMEMBERS', key('draining'))) do
+    local idle = idle_state(worker)
+    local finds = idle and taking.might_find(taking.taker(worker, idle.suspects), idle.tasks)
+    if finds then
+      tell(worker, '')
+    end
+    if finds or not idle then
+      call('SREM', key('draining'), worker)
+    end
   end
 end
 
@@ -164,7 +200,9 @@ local function count_behind_gates()
     for _, task in ipairs(task_names) do
       local idle = call('ZCARD', key('idle:', task))
       if idle > 0 then
-        add_behind_gate(gate, task, idle)
+        for _, source in ipairs(tasks.sources(task)) do
+          add_behind_gate(gate, source, idle)
+        end
       elseif gate.name == 'global' then
         call('SREM', key('idle_tasks'), task)
       end
@@ -227,6 +265,7 @@ local function wake_workers()
     counts = made_claimable_by_claims()
     rounds = rounds + 1
   end
+  wake_draining()
   if step.comes_sooner then
     tell_to_look_again()
   end

@@ -241,12 +241,16 @@ local function drop(candidates, from)
   end
 end
 
+local function gate_lets_by(task, order_key)
+  return groups.has_room_unspoken(groups.get((tasks.of_source(task))), order_key)
+end
+
 local function is_left_room(candidates, from, order_key)
   -- Whether kept slots leave room for this candidate, which is the smallest; else it is dropped.
   if kept.count() == 0 then
     return true
   end
-  if candidates.task ~= CALLERS and not groups.has_room_unspoken(groups.get(candidates.task), order_key) then
+  if candidates.task ~= CALLERS and not gate_lets_by(candidates.task, order_key) then
     candidates.are_over = true
     return false
   end

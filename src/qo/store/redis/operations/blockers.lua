@@ -3,7 +3,8 @@
 -- Arguments  job_id
 -- Answers    the job, its groups without room for it, and of those before it that slots are kept for, their groups without
 --            room; the groups in which a slot is kept for it; the phase it waits for, whether a live worker handles its
---            task, the worker that was heard of last, and when it has to start; refused: no_job
+--            task, the worker that was heard of last, and when it has to start; the suspicion of a job in line; refused:
+--            no_job
 -- flags no-writes
 -- include lib/status.lua
 -- include lib/answer.lua
@@ -67,5 +68,5 @@ end
 return answer.send({
   jobs = { answer.job(row) }, groups = full, kept_for = kept_for, turn = turn, waits_for = waits_for, waits_for_state = waits_for_state,
   has_worker = has_worker, worker = heard_last and heard_last.name, heard_at = heard_last and heard_last.heard_at,
-  start_by = start_by,
+  start_by = start_by, suspicion = row.state == 'queued' and row.suspicion or nil,
 })

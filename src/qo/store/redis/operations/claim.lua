@@ -1,6 +1,6 @@
 -- claim: take the first jobs in line whose every group has a free slot beside those that turns keep.
 --
--- Arguments  worker, tasks, capacity, lease_ms, claim_id
+-- Arguments  worker, tasks, capacity, lease_ms, claim_id, suspects
 -- Answers    the leases, and whether a bound was reached
 -- Events     starting; failed; turn; those of catch_up
 -- flags allow-oom
@@ -16,6 +16,6 @@ end
 local _, more_due = catch_up.run()
 wake.forget(arguments.worker)
 local taken, more = claiming.take(
-  arguments.worker, arguments.tasks, arguments.capacity, arguments.lease_ms, arguments.claim_id
+  arguments.worker, arguments.tasks, arguments.capacity, arguments.lease_ms, arguments.claim_id, arguments.suspects
 )
 return step.answer({ more = more or more_due }, claiming.leases(taken))

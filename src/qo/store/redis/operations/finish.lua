@@ -108,6 +108,7 @@ local function finish(outcome, row)
   end
   row.message = outcome.message or row.message
   row.ended_token, row.ended_state = row.token, state
+  suspects.clear(row)
   rows.save(row)
   if state == 'queued' then
     hand_back(row)

@@ -1,7 +1,8 @@
 -- line: jobs in line in their order, with only what they compete for; a part of them.
 --
 -- Arguments  last (the order key behind which to begin), limit
--- Answers    id, task, tier, groups, passes and turn of each; whether that was the end, else the key of the last; how many are in line
+-- Answers    id, task, tier, groups, passes, turn and suspicion of each; whether that was the end, else the key of the last;
+--            how many are in line
 --            in all
 --
 -- A call answers a part of them, so that none takes long: fewer where jobs have many groups.
@@ -16,7 +17,10 @@ local found, last = {}, nil
 for i, number in ipairs(numbers) do
   local row = rows.get(number)
   local names = tasks.groups_of(row)
-  found[i] = { id = row.id, task = row.task, tier = row.tier, groups = names, passed = row.passed, turn = row.turn }
+  found[i] = {
+    id = row.id, task = row.task, tier = row.tier, groups = names, passed = row.passed, turn = row.turn,
+    suspicion = row.suspicion,
+  }
   last = row.key
   looks = looks - groups.looks(names)
   if looks <= 0 then

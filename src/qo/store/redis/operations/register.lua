@@ -9,6 +9,14 @@
 -- include lib/workers.lua
 -- include lib/wake.lua
 
+local function look_at_parked(source, group)
+  local jobs = rows.of(call('ZRANGE', written(key('parked:', source, group)), 0, -1))
+  line.look_up_lanes(jobs)
+  for _, row in ipairs(jobs) do
+    line.look_at_lane(row)
+  end
+end
+
 local function replace_options(task)
   local kept, gone = {}, {}
   for _, name in ipairs(task.groups or NONE) do
@@ -21,11 +29,9 @@ local function replace_options(task)
   end
   local has_options = #(task.groups or NONE) > 0 or task.max_attempts
   tasks.set(task.name, has_options and { groups = task.groups, max_attempts = task.max_attempts } or nil)
-  for _, group in ipairs(gone) do
-    local jobs = rows.of(call('ZRANGE', written(key('parked:', task.name, group)), 0, -1))
-    line.look_up_lanes(jobs)
-    for _, row in ipairs(jobs) do
-      line.look_at_lane(row)
+  for _, source in ipairs(tasks.sources(task.name)) do
+    for _, group in ipairs(gone) do
+      look_at_parked(source, group)
     end
   end
 end

@@ -41,6 +41,7 @@ if row.user and not row.quota_day then
   quota.charge(row.user, row.quota_day, 1)
   users.note_idle(row.user)
 end
+suspects.suspect_again(row)
 line.join(row)
 step.audit(arguments.by, 'retry', row.id, {})
 hand_over()

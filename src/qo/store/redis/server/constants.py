@@ -37,6 +37,7 @@ from qo.values import (
     Bounds,
     Source,
     Standing,
+    Suspicion,
 )
 
 LOOK_AGAIN = "look"
@@ -63,6 +64,8 @@ CONSTANTS: dict[str, Constant] = {
     "KINDS": frozenset(KINDS),
     "NEAR_KINDS": frozenset(kind.removesuffix(":") for kind in NEAR_KINDS),
     **{source.name: int(source) for source in Source},
+    "SUSPECT": int(Suspicion.SUSPECT),
+    "LAST_SUSPECT": int(Suspicion.LAST),
     "STANDING_FIELDS": Standing.__struct_fields__,
     "DEFAULT_MAX_ATTEMPTS": DEFAULT_MAX_ATTEMPTS,
     "DEFAULT_LEASE_MS": DEFAULT_LEASE_MS,

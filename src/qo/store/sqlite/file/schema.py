@@ -9,6 +9,7 @@ from __future__ import annotations
 import apsw
 
 from qo.errors import StoreUnavailable
+from qo.store.sqlite.file.migrations import START_BY, SUSPECTS, TURNS
 
 APPLICATION_ID = 0x716F_7175  # "qoqu": tells a qo file from any other SQLite file
 
@@ -318,27 +319,6 @@ ALTER TABLE content ADD COLUMN contact TEXT;
 ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
 """
 
-# A job or caller that was passed often enough has a turn, for which slots of its groups are kept.
-TURNS = """
-ALTER TABLE job ADD COLUMN passed INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE job ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE ticket ADD COLUMN passed INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE ticket ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX job_turn ON job (key) WHERE turn;
-CREATE INDEX ticket_turn ON ticket (key) WHERE turn;
-"""
-
-# A job that has not started by then fails. The message is beside the payload, because it is read only then.
-START_BY = """
-ALTER TABLE job ADD COLUMN start_by INTEGER;        -- on the store's clock
-ALTER TABLE job ADD COLUMN steady_start_by INTEGER; -- the same on steady time, where the caller gave a span
-ALTER TABLE content ADD COLUMN overdue_message TEXT;
-CREATE INDEX job_start_by ON job (start_by, number)
-    WHERE start_by IS NOT NULL AND started_at IS NULL AND finished_at IS NULL;
-CREATE INDEX job_steady_start_by ON job (steady_start_by, number)
-    WHERE steady_start_by IS NOT NULL AND started_at IS NULL AND finished_at IS NULL;
-"""
-
 MIGRATIONS = (
     FIRST,
     AUDIT_COUNTER,
@@ -351,6 +331,7 @@ MIGRATIONS = (
     CONTACTS,
     TURNS,
     START_BY,
+    SUSPECTS,
 )
 
 

@@ -13,7 +13,7 @@ from qo.policy.groups import within_portion
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.counted_time import counted_now, note_time, steady_now
 from qo.store.sqlite.shared.hand_over import drop_ticket, hand_over
-from qo.store.sqlite.shared.lease import lose_leases
+from qo.store.sqlite.shared.lease import RAN_OUT, lose_leases
 from qo.store.sqlite.shared.line import in_joining_order, join_all
 from qo.store.sqlite.shared.overdue import fail_overdue_jobs
 from qo.store.sqlite.shared.rows import JobRow, select
@@ -88,5 +88,5 @@ def _end_leases(step: Step) -> tuple[list[str], bool]:
         (counted_now(step), step.bounds.portion + 1),
     )
     portion = ended[: within_portion(step.bounds.portion, (held for *_, held in ended))]
-    lost = lose_leases(step, [(token, holder, job) for token, holder, job, _ in portion], "expired")
+    lost = lose_leases(step, [(token, holder, job) for token, holder, job, _ in portion], RAN_OUT)
     return lost, len(portion) == len(ended)

@@ -23,6 +23,7 @@ from qo.store.sqlite.shared.lease import claim_job
 from qo.store.sqlite.shared.overdue import fail_overdue, give_quota_back, is_overdue
 from qo.store.sqlite.shared.rows import JobRow, by_number, to_job, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import Taker
 from qo.store.sqlite.shared.turns import Passing
 from qo.store.sqlite.shared.walk import Walk
 from qo.values import Claimed, Lease, looks
@@ -31,7 +32,16 @@ _Taken = tuple[JobRow, tuple[str, ...], dict[str, int], int]
 """a job, its groups, its slots in those with a limit, and the end of its lease"""
 
 
-def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease_ms: int, claim_id: str) -> Claimed:
+def claim(
+    step: Step,
+    *,
+    worker: str,
+    tasks: Sequence[str],
+    capacity: int,
+    lease_ms: int,
+    claim_id: str,
+    suspects: int | None = None,
+) -> Claimed:
     if known := _leases_of_claim(step, claim_id):
         return Claimed(leases=known)
     behind = catch_up(step).more
@@ -39,7 +49,8 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
     overdue: list[JobRow] = []
     examined = taken_bytes = 0
     bounded = False
-    walk = Walk(step, dict.fromkeys(tasks), expected=capacity, passes=lambda task: not step.groups.gates_open(task))
+    taker = Taker(step, worker, suspects)
+    walk = Walk(step, taker.sources(tasks), expected=capacity, passes=taker.passes)
     passing = Passing(step)
     sizes = _Sizes(step, walk)
     for candidate in walk:
@@ -50,15 +61,19 @@ def claim(step: Step, *, worker: str, tasks: Sequence[str], capacity: int, lease
         if is_overdue(step, candidate):
             fail_overdue(step, candidate)
             overdue.append(candidate)
-        elif (blocked_by := step.groups.first_without_room_for(groups[GATES:], candidate.key)) is None:
+        elif (blocked_by := step.groups.first_without_room_for(groups[GATES:], candidate.key)) is not None:
+            park_lane_of(step, candidate, blocked_by)
+            passing.put_aside(candidate)
+            walk.put_lane_aside()
+        elif not taker.may_take(candidate.suspicion):
+            break
+        else:
             slots = claim_job(step, candidate, groups, worker=worker, claim_id=claim_id, lease_ms=lease_ms)
             taken.append((candidate, groups, slots, step.now + lease_ms))
             taken_bytes += sizes.of(candidate)
             passing.started(candidate.key, slots)
-        else:
-            park_lane_of(step, candidate, blocked_by)
-            passing.put_aside(candidate)
-            walk.put_lane_aside()
+            if taker.note(candidate.suspicion):
+                break
         if len(taken) == capacity:
             break
         if examined >= step.bounds.examine or taken_bytes >= step.bounds.claim_bytes:

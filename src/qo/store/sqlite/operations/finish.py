@@ -23,6 +23,7 @@ from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, i
 from qo.store.sqlite.shared.overdue import note_start_by
 from qo.store.sqlite.shared.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import clear
 from qo.values import Finished, Outcome
 
 ENDED_FIELDS = ("ended_token", "ended_state")
@@ -74,6 +75,7 @@ def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> 
         row.message = outcome.message
     row.ended_token = row.token
     row.ended_state = state
+    clear(step, row)
     if state is State.QUEUED:
         _hand_back(row)
         ended.handed_back.append(row)

@@ -16,17 +16,16 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import decode
 from qo.store.sqlite.shared.rows import names as names_in
 from qo.store.sqlite.shared.step import Step
-from qo.store.sqlite.shared.turns import are_there, keep_slots, kept_now
+from qo.store.sqlite.shared.turns import keep_slots, kept_now
 from qo.store.sqlite.shared.view import View
-from qo.store.sqlite.shared.walk import Walk
-from qo.values import Blockers, Bounds, GroupStatus, Lease, SlotInfo, Source, UserUsage, WorkerInfo
+from qo.values import Blockers, Bounds, GroupStatus, Lease, SlotInfo, Source, Suspicion, UserUsage, WorkerInfo
 
 
 def _with_slots(db: apsw.Connection, name: str, kept: Kept) -> GroupStatus:
     rows = db.execute(
         "SELECT slot.number, holder, worker, expires_at + ?, lease.token FROM slot JOIN lease USING (token)"
         " WHERE grp = ? ORDER BY slot.number",
-        (_uncounted_ms(db), name),
+        (uncounted_ms(db), name),
     )
     slots = tuple(
         SlotInfo(slot_id=number, holder=holder, worker_id=worker, expires_at=moment(expires_at), token=str(token))
@@ -36,7 +35,7 @@ def _with_slots(db: apsw.Connection, name: str, kept: Kept) -> GroupStatus:
 
 
 def groups(view: View, names: Sequence[str] | None = None) -> tuple[GroupStatus, ...]:
-    db, kept = view.db, kept_now(_looking(view.db, view.now))
+    db, kept = view.db, kept_now(looking(view.db, view.now))
     if names is not None:
         return tuple(_with_slots(db, name, kept) for name in names)
     active = dict(db.execute("SELECT grp, count(*) FROM slot WHERE token IS NOT NULL GROUP BY grp"))
@@ -60,7 +59,7 @@ def _status(
         limit=limit,
         source=None if source is None else Source(source),
         paused=bool(paused),
-        closed_until=None if closed_until is None else moment(closed_until + _fallen_ms(db)),
+        closed_until=None if closed_until is None else moment(closed_until + fallen_ms(db)),
         active=active,
         waiting=waiting,
         kept=None if (keeper := kept.first(name)) is None else keeper.name,
@@ -91,6 +90,7 @@ def blockers(view: View, job_id: str) -> Blockers:
         worker=worker,
         heard_at=heard_at,
         start_by=None if start_by is None else moment(start_by),
+        suspicion=_suspicion_in_line(db, job_id),
     )
 
 
@@ -103,7 +103,7 @@ class _Standing(NamedTuple):
 
 
 def _standing(view: View, job: Job) -> _Standing:
-    step = _looking(view.db, view.now)
+    step = looking(view.db, view.now)
     if job.state is not State.QUEUED:
         return _Standing([name for name in job.groups if not step.groups.has_room(name)], {}, ())
     keep_slots(step)
@@ -120,7 +120,7 @@ def _standing(view: View, job: Job) -> _Standing:
     return _Standing(without_room, kept_for, turn)
 
 
-def _looking(db: apsw.Connection, now: int) -> Step:
+def looking(db: apsw.Connection, now: int) -> Step:
     """A step that only looks, and is never written."""
     return Step(db, now, Bounds())
 
@@ -131,9 +131,13 @@ def _start_by(db: apsw.Connection, job_id: str) -> int | None:
         db,
         "SELECT coalesce(steady_start_by + ?2, start_by) FROM job"
         " WHERE id = ?1 AND started_at IS NULL AND finished_at IS NULL",
-        (job_id, _fallen_ms(db)),
+        (job_id, fallen_ms(db)),
     )
     return latest
+
+
+def _suspicion_in_line(db: apsw.Connection, job_id: str) -> Suspicion:
+    return Suspicion(sql.value(db, "SELECT suspicion FROM job WHERE id = ? AND state = 'queued'", (job_id,)) or 0)
 
 
 def workers(view: View) -> tuple[WorkerInfo, ...]:
@@ -183,9 +187,9 @@ def leases(view: View, *, worker: str | None = None) -> tuple[Lease, ...]:
     db = view.db
     rows = sql.rows(
         db,
-        "SELECT token, holder, expires_at + ?2 FROM lease WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1)"
-        " ORDER BY token",
-        (worker, _uncounted_ms(db)),
+        "SELECT token, holder, expires_at + ?2, (SELECT suspicion FROM job WHERE number = job) FROM lease"
+        " WHERE job IS NOT NULL AND (?1 IS NULL OR worker = ?1) ORDER BY token",
+        (worker, uncounted_ms(db)),
     )
     return tuple(
         Lease.of(
@@ -199,8 +203,9 @@ def leases(view: View, *, worker: str | None = None) -> tuple[Lease, ...]:
                     (token,),
                 )
             ),
+            suspicion=Suspicion(suspicion),
         )
-        for token, job_id, expires_at in rows
+        for token, job_id, expires_at, suspicion in rows
     )
 
 
@@ -220,49 +225,15 @@ def usage(view: View, user: str) -> UserUsage:
     )
 
 
-def is_claimable(db: apsw.Connection, tasks: Sequence[str], *, now: int) -> bool:
-    """Whether a claim for these tasks might find something now: a candidate behind open gates, or something due."""
-    never_started = "started_at IS NULL AND finished_at IS NULL"
-    due = (
-        "SELECT EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NULL AND due_at <= ?1)"
-        " OR EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NOT NULL AND due_at <= ?2)"
-        " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?2)"
-        f" OR EXISTS (SELECT 1 FROM job WHERE start_by <= ?1 AND {never_started})"
-        f" OR EXISTS (SELECT 1 FROM job WHERE steady_start_by <= ?2 AND {never_started})"
-        " OR EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?3)"
-    )
-    if sql.value(db, due, (now, now - _fallen_ms(db), now - _uncounted_ms(db))):
-        return True
-    if not _gate_is_open(db, "global"):
-        return False
-    step = _looking(db, now)
-    if are_there(step):
-        return Walk(step, tasks, expected=1, passes=lambda task: not step.groups.gates_open(task)).has_more()
-    candidate = (
-        "SELECT EXISTS (SELECT 1 FROM job WHERE task = ?1 AND first AND parked IS NULL)"
-        " OR EXISTS (SELECT 1 FROM open WHERE task = ?1)"
-    )
-    return any(sql.value(db, candidate, (task,)) and _gate_is_open(db, task) for task in tasks)
-
-
-def _uncounted_ms(db: apsw.Connection) -> int:
+def uncounted_ms(db: apsw.Connection) -> int:
     """The store's clock less this is counted time."""
-    return _counter(db, "uncounted_ms")
+    return counter(db, "uncounted_ms")
 
 
-def _fallen_ms(db: apsw.Connection) -> int:
+def fallen_ms(db: apsw.Connection) -> int:
     """The store's clock less this is steady time."""
-    return _counter(db, "fallen_ms")
+    return counter(db, "fallen_ms")
 
 
-def _counter(db: apsw.Connection, name: str) -> int:
+def counter(db: apsw.Connection, name: str) -> int:
     return sql.value(db, "SELECT value FROM counter WHERE name = ?", (name,)) or 0
-
-
-def _gate_is_open(db: apsw.Connection, name: str) -> bool:
-    row = sql.row(db, "SELECT slots, paused, closed_until FROM grp WHERE name = ?", (name,))
-    if row is None:
-        return True
-    limit, paused, closed_until = row
-    active = sql.value(db, "SELECT count(*) FROM slot WHERE grp = ? AND token IS NOT NULL", (name,))
-    return not paused and closed_until is None and (limit is None or active < limit)

@@ -19,7 +19,7 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import JobRow, by_id, decode, names, row_groups, select, to_job, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.view import View
-from qo.values import InLine, JobsPage, LinePage, Mean, Observed, ParentStatus, Record, SeriesPoint
+from qo.values import InLine, JobsPage, LinePage, Mean, Observed, ParentStatus, Record, SeriesPoint, Suspicion
 
 
 def job(view: View, job_id: str) -> Job:
@@ -155,7 +155,7 @@ def line(view: View, *, limit: int, after: str | None = None) -> LinePage:
     cursor, at_most = Cursor.read(after), min(limit, view.bounds.page)
     rows = sql.rows(
         db,
-        "SELECT id, task, priority, user, project, tier, parent, own_groups, passed, turn, key FROM job"
+        "SELECT id, task, priority, user, project, tier, parent, own_groups, passed, turn, suspicion, key FROM job"
         " WHERE state = 'queued' AND key > ? ORDER BY key LIMIT ?",
         (-1 if cursor.last is None else cursor.last, at_most if cursor.in_line else 0),
     )
@@ -176,8 +176,9 @@ def line(view: View, *, limit: int, after: str | None = None) -> LinePage:
             ),
             passed=passed,
             turn=bool(turn),
+            suspicion=Suspicion(suspicion),
         )
-        for id_, task, priority, user, project, tier, parent, own, passed, turn, _ in rows
+        for id_, task, priority, user, project, tier, parent, own, passed, turn, suspicion, _ in rows
     )
     queued = sql.value(db, "SELECT coalesce(sum(waiting), 0) FROM line_count")
     ended_at = rows[-1][-1] if rows and len(rows) == at_most else None

@@ -18,6 +18,7 @@ from qo.store.sqlite.shared.overdue import drop_start_by
 from qo.store.sqlite.shared.quota import charge
 from qo.store.sqlite.shared.rows import by_id, find, save
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import suspect_again
 
 
 def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
@@ -40,6 +41,7 @@ def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row.attempts = 0
     row.error = row.stage = row.progress = row.message = row.finished_at = None
     row.worker = row.token = None
+    suspect_again(step, row)
     join(step, row)
     save(
         step.writes,

@@ -291,24 +291,25 @@ class Groups:
     def _refresh_open(self, group: Group, room: bool) -> None:
         self._db.execute("DELETE FROM open WHERE grp = ?", (group.name,))
         if room:
-            for task, key in self._heads(group.name):
-                self._db.execute("INSERT INTO open VALUES (?, ?, ?)", (task, group.name, key))
+            for task, suspicion, key in self._heads(group.name):
+                self._db.execute("INSERT INTO open VALUES (?, ?, ?, ?)", (task, suspicion, group.name, key))
 
-    def _heads(self, name: str) -> Iterator[tuple[str, int]]:
+    def _heads(self, name: str) -> Iterator[tuple[str, int, int]]:
         key = sql.value(self._db, "SELECT min(key) FROM ticket WHERE parked = ?", (name,))
         if key is not None:
-            yield "", key
-        task = ""
+            yield "", 0, key
+        task, suspicion = "", 0
         while True:
             head = sql.row(
                 self._db,
-                "SELECT task, key FROM job WHERE parked = ? AND task > ? ORDER BY task, key LIMIT 1",
-                (name, task),
+                "SELECT task, suspicion, key FROM job WHERE parked = ? AND (task, suspicion) > (?, ?)"
+                " ORDER BY task, suspicion, key LIMIT 1",
+                (name, task, suspicion),
             )
             if head is None:
                 return
             yield head
-            task = head[0]
+            task, suspicion, _ = head
 
     def _trim_slots(self, name: str) -> None:
         self._db.execute(

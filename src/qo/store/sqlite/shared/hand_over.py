@@ -18,6 +18,7 @@ from qo.store.sqlite.shared.lease import take_slots
 from qo.store.sqlite.shared.overdue import fail_overdue, give_quota_back, is_overdue
 from qo.store.sqlite.shared.rows import JobRow, names
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import RUNS_ALONE, Source
 from qo.store.sqlite.shared.tickets import TicketRow
 from qo.store.sqlite.shared.turns import Passing
 from qo.store.sqlite.shared.walk import CALLERS, Walk, ticket_groups
@@ -33,7 +34,7 @@ def hand_over(step: Step, *, asking: Collection[str] = ()) -> None:
     if not _somebody_could_go(step):
         return
     workers = _FreeCapacity(step)
-    walk = Walk(step, (CALLERS, *workers.tasks()), expected=EXPECTED, passes=_passes(step, workers))
+    walk = Walk(step, (CALLERS, *map(Source, workers.tasks())), expected=EXPECTED, passes=_passes(step, workers))
     passing = Passing(step)
     overdue: list[JobRow] = []
     examined = 0
@@ -62,11 +63,12 @@ def _somebody_could_go(step: Step) -> bool:
     return bool(found)
 
 
-def _passes(step: Step, workers: _FreeCapacity) -> Callable[[str], bool]:
+def _passes(step: Step, workers: _FreeCapacity) -> Callable[[Source], bool]:
     gates = step.groups
 
-    def passes(task: str) -> bool:
-        return task != CALLERS and not (workers.free_for(task) and gates.gates_open(task, unspoken=True))
+    def passes(source: Source) -> bool:
+        task = source.task
+        return source != CALLERS and not (workers.free_for(task) and gates.gates_open(task, unspoken=True))
 
     return passes
 
@@ -158,7 +160,7 @@ class _FreeCapacity:
         rows = sql.rows(
             step.db,
             "SELECT tasks, capacity - (SELECT count(*) FROM lease WHERE lease.worker = worker.name AND job IS NOT NULL)"
-            " FROM worker WHERE expires_at > ? ORDER BY name",
+            f" FROM worker WHERE expires_at > ? AND NOT {RUNS_ALONE.format(worker='worker.name')} ORDER BY name",
             (step.now,),
         )
         self._workers = [(names(tasks), [free]) for tasks, free in rows]

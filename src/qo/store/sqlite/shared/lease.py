@@ -12,6 +12,7 @@ from qo.store.sqlite.shared.counted_time import counted_now
 from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, leave
 from qo.store.sqlite.shared.rows import JobRow, by_number, find, save, to_json
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import clear, keep_in_mind, suspect
 
 RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
 CLAIM_FIELDS = (
@@ -27,6 +28,8 @@ CLAIM_FIELDS = (
     "progress",
     "message",
 )
+RAN_OUT = "expired"
+"""The reason of a lease that was not revoked."""
 FIRST_FIELDS = ("first", "parked")
 END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
 WAITING_FIELDS = ("lane", "first", "parked", "aged_at", "due_at", "confirming_at", "deferred")
@@ -99,6 +102,7 @@ def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reaso
     """
     coming_back = []
     ids = []
+    ran_out = reason == RAN_OUT
     tokens = [token for token, _, _ in leases]
     limited = step.groups.limited_of(tokens)
     end_leases(step, tokens)
@@ -113,10 +117,16 @@ def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reaso
             elif row.attempts >= (row.max_attempts or 0):
                 message = f"The worker stopped responding, and all {row.max_attempts} attempts are used."
                 end_job(step, row, State.FAILED, error=JobError(message=message))
+                if ran_out:
+                    keep_in_mind(step, row)
             else:
                 coming_back.append(row)
     for row in coming_back:
         row.worker = row.token = None
+        if ran_out:
+            suspect(step, row)
+        else:
+            clear(step, row)
         come_back(step, row, reason)
         save(step.writes, row, *LINE_FIELDS, *RELEASE_FIELDS)
     return ids
@@ -128,6 +138,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
     if row.state == State.QUEUED:
         leave(step, row)
     give_up_place(step, row)
+    clear(step, row)
     row.state = state
     row.finished_at = step.now
     row.due_at = row.confirming_at = None

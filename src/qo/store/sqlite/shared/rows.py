@@ -97,7 +97,8 @@ def lane_of(row: JobRow) -> str:
     own = "" if row.own_groups == "[]" else row.own_groups
     user, project, tier, parent = row.user or "", row.project or "", row.tier or "", row.parent or ""
     # Short, because the row of every job in line and an index have it.
-    return f"{row.task}\x1f{row.priority}\x1f{user}\x1f{project}\x1f{tier}\x1f{parent}\x1f{own}".rstrip("\x1f")
+    lane = f"{row.task}\x1f{row.priority}\x1f{user}\x1f{project}\x1f{tier}\x1f{parent}\x1f{own}".rstrip("\x1f")
+    return f"\x1f{row.suspicion}{lane}" if row.suspicion else lane
 
 
 def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:

@@ -38,6 +38,7 @@ _COUNTERS = {
     "token_at_gap": 0,
     "soonest_start_by": NEVER,
     "soonest_steady_start_by": NEVER,
+    "suspects": 0,
 }
 
 

@@ -119,14 +119,18 @@ class Passing:
 
 
 def _firsts_parked_in(step: Step, group: str, *, before: int) -> Iterator[Waiting]:
-    """Of each task, and of the callers, the first that is parked in the group, where it stands before this key."""
+    """Of each task, suspects apart, and of the callers, the first that is parked in the group, where it stands before
+    this key."""
     ticket = sql.row(step.db, "SELECT key, holder FROM ticket WHERE parked = ? ORDER BY key LIMIT 1", (group,))
     if ticket is not None and ticket[0] < before:
         yield find_ticket(step.db, ticket[1])
-    task = ""
-    first = "SELECT task, key, number FROM job WHERE parked = ? AND task > ? ORDER BY task, key LIMIT 1"
-    while (found := sql.row(step.db, first, (group, task))) is not None:
-        task, key, number = found
+    task, suspicion = "", 0
+    first = (
+        "SELECT task, suspicion, key, number FROM job WHERE parked = ? AND (task, suspicion) > (?, ?)"
+        " ORDER BY task, suspicion, key LIMIT 1"
+    )
+    while (found := sql.row(step.db, first, (group, task, suspicion))) is not None:
+        task, suspicion, key, number = found
         if key < before:
             yield by_number(step.db, number)
 

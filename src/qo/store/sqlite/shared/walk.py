@@ -15,10 +15,11 @@ from typing import NamedTuple
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import COLUMNS, JobRow, names
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.suspects import Source
 from qo.store.sqlite.shared.tickets import TICKET_COLUMNS, TicketRow
 from qo.store.sqlite.shared.turns import keep_slots
 
-CALLERS = ""
+CALLERS = Source("")
 """The name in place of a task under which waiting callers are parked and opened."""
 
 LARGEST_BATCH = 64
@@ -38,20 +39,20 @@ class _Table(NamedTuple):
     of_a_lane: str
 
 
-def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_task: str) -> _Table:
+def _table(make: type[Candidate], table: str, lane: str, *, columns: str, of_source: str) -> _Table:
     # The first ones of lanes come with the key of the next one in the same lane.
     behind = f"behind.{lane} = {table}.{lane} AND behind.key > {table}.key"
     first = f"SELECT {columns}, (SELECT min(key) FROM {table} AS behind WHERE {behind}) FROM {table}"
     return _Table(
         make=make,
-        ready=f"{first} WHERE {of_task} AND first AND parked IS NULL AND key > ?2 ORDER BY key LIMIT ?3",
-        parked=f"{first} WHERE parked = ?2 AND {of_task} AND key >= ?3 ORDER BY key LIMIT 2",
+        ready=f"{first} WHERE {of_source} AND first AND parked IS NULL AND key > ?3 ORDER BY key LIMIT ?4",
+        parked=f"{first} WHERE parked = ?3 AND {of_source} AND key >= ?4 ORDER BY key LIMIT 2",
         of_a_lane=f"SELECT {columns} FROM {table} WHERE {lane} = ? AND key >= ? ORDER BY key LIMIT ?",
     )
 
 
-_JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_task="task = ?1")
-_TICKETS = _table(TicketRow, "ticket", "groups", columns=TICKET_COLUMNS, of_task="?1 = ''")
+_JOBS = _table(JobRow, "job", "lane", columns=COLUMNS, of_source="task = ?1 AND suspicion = ?2")
+_TICKETS = _table(TicketRow, "ticket", "groups", columns=TICKET_COLUMNS, of_source="(?1, ?2) = ('', 0)")
 
 
 class _Lane:
@@ -71,18 +72,20 @@ class _Lane:
 
 
 class Walk:
-    """Yields each candidate once, smallest key first. Skips the tasks for which `passes` returns True.
+    """Yields each candidate once, smallest key first. Skips the sources for which `passes` returns True.
 
     `expected` is the probable number of candidates; at most so many are read at a time. Which slots are kept for turns
     is worked out when the walk begins. Whether they leave room for a candidate is asked when it is the smallest of all:
     all turns before it are dealt with then, so what is stopped is not looked at again in this walk.
     """
 
-    def __init__(self, step: Step, tasks: Iterable[str], *, expected: int, passes: Callable[[str], bool]) -> None:
+    def __init__(
+        self, step: Step, sources: Iterable[Source], *, expected: int, passes: Callable[[Source], bool]
+    ) -> None:
         keep_slots(step)
         batch = min(expected, LARGEST_BATCH)
         self._groups = step.groups
-        self._sources = [_Source(step, task, batch) for task in tasks]
+        self._sources = [_Source(step, source, batch) for source in sources]
         self._passes = passes
         self._lane: _Lane | None = None
 
@@ -112,12 +115,12 @@ class Walk:
 
     def has_callers(self) -> bool:
         """Whether a caller is a candidate as things are now."""
-        return any(source.task == CALLERS and source.has_candidates() for source in self._sources)
+        return any(source.name == CALLERS and source.has_candidates() for source in self._sources)
 
     def _first(self) -> tuple[_Source, int] | None:
         while (first := self._smallest()) is not None and self._groups.kept:
             source, key = first
-            if source.task != CALLERS and not self._groups.gate_lets_by(source.task, key):
+            if source.name != CALLERS and not self._groups.gate_lets_by(source.name.task, key):
                 self._sources.remove(source)
             elif source.has_room_left(key):
                 break
@@ -126,7 +129,7 @@ class Walk:
     def _smallest(self) -> tuple[_Source, int] | None:
         first, first_key = None, NO_KEY
         for source in tuple(self._sources):
-            if self._passes(source.task):
+            if self._passes(source.name):
                 continue
             key = source.key
             if key is None:
@@ -137,11 +140,11 @@ class Walk:
 
 
 class _Source:
-    """The candidates of one task."""
+    """The candidates of one source."""
 
-    def __init__(self, step: Step, task: str, batch: int) -> None:
-        self.task = task
-        self._table = _TICKETS if task == CALLERS else _JOBS
+    def __init__(self, step: Step, name: Source, batch: int) -> None:
+        self.name = name
+        self._table = _TICKETS if name == CALLERS else _JOBS
         self._batch = batch
         self._step = step
         self._ready: deque[tuple[Candidate, int | None]] = deque()
@@ -220,7 +223,7 @@ class _Source:
 
     def _ready_key(self) -> int | None:
         if not self._ready and self._ready_after is not None:
-            self._ready.extend(self._read_firsts(self._table.ready, (self.task, self._ready_after, self._batch)))
+            self._ready.extend(self._read_firsts(self._table.ready, (*self.name, self._ready_after, self._batch)))
             self._ready_after = self._ready[-1][0].key if len(self._ready) == self._batch else None
         return self._ready[0][0].key if self._ready else None
 
@@ -283,8 +286,8 @@ class _Source:
     def _fetch_open(self, after: int) -> None:
         found = sql.rows(
             self._step.db,
-            "SELECT key, grp FROM open WHERE task = ? AND key > ? ORDER BY key LIMIT ?",
-            (self.task, after, self._batch),
+            "SELECT key, grp FROM open WHERE task = ? AND suspicion = ? AND key > ? ORDER BY key LIMIT ?",
+            (*self.name, after, self._batch),
         )
         self._open.extend(found)
         self._open_after = found[-1][0] if len(found) == self._batch else None
@@ -294,7 +297,7 @@ class _Source:
             _, group = self._open.popleft()
         else:
             _, group = heapq.heappop(self._advanced)
-        found = self._read_firsts(self._table.parked, (self.task, group, key))
+        found = self._read_firsts(self._table.parked, (*self.name, group, key))
         if len(found) > 1:
             next_lane = found[1][0].key
             assert next_lane is not None
