@@ -354,6 +354,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        self.drop_empty_lanes()
         job.contact = None
         job.finished_at = now
         job.cancel_wanted = False
