@@ -181,3 +181,15 @@ def test_a_job_that_upkeep_fails_may_be_forgotten_in_the_same_step(real: StoreUn
         step("upkeep", rules, now=NOON + 1000),
     ]
     check_both_agree(real, steps)
+
+
+@every_store
+def test_a_job_that_joins_an_emptied_lane_in_the_same_step_is_looked_at(real: StoreUnderTest) -> None:
+    """The lane's only job is overdue: the submit fails it first, and the new job stands in a new lane."""
+    late = Submission(id="late", task="scan", groups=("gpu",), start_within_ms=1000, overdue_message="late")
+    steps = [
+        step("set_limits", [Limit(group="gpu", slots=0, source=Source.OPERATOR)], now=NOON),
+        step("submit", [late], now=NOON),
+        step("submit", [Submission(id="new", task="scan", groups=("gpu",))], now=NOON + 1000),
+    ]
+    check_both_agree(real, steps)

@@ -391,6 +391,7 @@ class Line:
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
         job.state = state
+        self.drop_empty_lanes()
         job.suspicion = Suspicion.NONE
         job.contact = None
         job.finished_at = now
@@ -409,7 +410,6 @@ class Line:
         check_transition(job.id, job.state, State.FAILED)
         job.error = JobError(message=certain(job.overdue_message))
         self.end(job, State.FAILED, now)
-        self.drop_empty_lanes()  # others may join the same lane in this step
 
     def give_quota_back(self, jobs: Iterable[JobRow], now: int) -> bool:
         """Of jobs that never started, and whether there was any: `admission.py`, which builds on this."""

@@ -12,7 +12,6 @@ from tests.conformance.suite.harness import (
     HOUR,
     LEASE,
     NOW,
-    SECOND,
     acquire,
     active,
     age,
@@ -134,16 +133,6 @@ async def test_a_lane_stays_where_it_is_when_its_first_job_leaves(store: Store) 
     assert await series(store, "rejected:") == {"rejected:gpu": (2, 0)}  # the second one is b's new lane
     await limit(store, "gpu", 5)
     assert ids(await claim(store, capacity=5)) == ["c", "d", "b"]
-
-
-async def test_a_lane_that_lost_its_last_job_in_this_step_is_a_new_one_for_the_next(store: Store) -> None:
-    await limit(store, "gpu", 0)
-    await submit(store, "late", groups=("gpu",), start_within_ms=SECOND, overdue_message="late")
-
-    await submit(store, "next", groups=("gpu",), now=NOW + SECOND)
-
-    assert (await group_status(store, "gpu")).waiting == 1
-    assert await series(store, "rejected:") == {"rejected:gpu": (2, 0)}
 
 
 async def test_a_job_that_comes_to_the_front_makes_its_lane_be_looked_at(store: Store) -> None:

@@ -201,7 +201,7 @@ def callers_hold(both: SideBySide, names: Names) -> None:
     for holder in names.holders:
         ticket = Ticket(holder=holder, groups=names.groups, lease_ms=LEASE_MS, worker=names.workers[0])
         both.do("acquire", [ticket], now=START + 1)
-    both.do("groups", [names.groups[0]])
+    both.do("groups", [names.groups[0]], now=START + 1)
     both.do("release", [(names.holders[0], None)], now=START + 1)
     both.do("renew", [], worker=names.workers[0], tickets=[names.holders[1]], now=START + 2)
     both.do("revoke", names.groups[0], 0, force=True, by=names.others[0], now=START + 2)

@@ -15,7 +15,8 @@ from tests.conformance.machine.test_contention import TASKS, Contention, numbers
 from tests.store.redis.redis_calls import KINDS
 from tests.stores import STORES
 
-SLEEPER = "sleeper"
+SLEEPER = "w3"
+"""One of those that register, so that it may have to become empty for a last suspect."""
 FOR_EVER_MS = 10**10
 CLAIMS_AT_MOST = 50
 T = TypeVar("T")
@@ -36,16 +37,18 @@ class WithSleeper(Contention):
         self.fall_asleep()
         super().do(operation, *args, **kwargs)
         if self.on_the_loop(self.is_idle()):
-            found = self.both.model.search_whole_line(self.tasks, 1, self.now)
+            found = self.both.model.search_whole_line(self.tasks, 1, self.both.model.taker(SLEEPER, None, self.now))
             assert found == [], f"nobody woke the sleeper for {found}\n{self.both.history()}"
 
     def fall_asleep(self) -> None:
+        if (row := self.both.model.state.workers.get(SLEEPER)) is not None:
+            super().do("renew", [], worker=SLEEPER, instance=row.instance)
         for _ in range(CLAIMS_AT_MOST):
             if not self.on_the_loop(self.wait_for_work()):
                 return
             super().do(
                 "claim",
-                worker="w1",
+                worker=SLEEPER,
                 tasks=self.tasks,
                 capacity=5,
                 lease_ms=FOR_EVER_MS,

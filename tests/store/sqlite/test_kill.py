@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import apsw
 
@@ -204,19 +203,14 @@ async def check_quota(store: SQLiteStore) -> None:
     """Every job is charged to its day, and those that were cancelled in time and never started are not."""
     state = await snapshot(store)
     today = day_of(now_ms())  # of the days before, the store may have forgotten what was charged
-    charged = Counter((row["job"].user, row["quota_day"]) for row in state["jobs"].values() if not was_refunded(row))
+    charged = Counter(
+        (row["job"].user, row["quota_day"]) for row in state["jobs"].values() if row["quota_day"] is not None
+    )
+    refunded = [row["job"] for row in state["jobs"].values() if row["job"].user and row["quota_day"] is None]
+    assert all(job.state is State.CANCELLED and job.started_at is None for job in refunded)
     assert {key: used for key, used in charged.items() if key[1] >= today} == {
         key: used for key, used in state["quota"].items() if key[1] >= today
     }
-
-
-def was_refunded(row: dict[str, Any]) -> bool:
-    job: Job = row["job"]
-    if job.state is not State.CANCELLED or job.started_at is not None:
-        return False
-    assert job.finished_at is not None
-    quota_day: int = row["quota_day"]
-    return day_of(round(job.finished_at.timestamp() * 1000)) <= quota_day
 
 
 async def check_no_reminder_comes_twice(store: SQLiteStore, diary: Diary, *, now: int) -> None:
