@@ -158,3 +158,17 @@ async def test_a_worker_is_woken_when_another_one_has_fewer_jobs(store: RedisSto
     await store.finish([Outcome(job_id="long-b", token=token, state=State.SUCCEEDED)])
 
     assert (await idle.is_woken("a")).more
+
+
+async def test_a_worker_that_had_to_become_empty_in_its_sleep_is_woken_too(store: RedisStore, idle: Idle) -> None:
+    await submit_and_lose(store, "last", max_attempts=2)
+    await store.set_paused("work", True)
+    await busy(store, "busy")
+    await idle.wait("busy")
+    await store.set_paused("work", False)
+    await store.submit([Submission(id="x", task="work")])
+    assert await idle.sleeps("busy")
+
+    await store.cancel(job_id="last")
+
+    assert not await idle.sleeps("busy")

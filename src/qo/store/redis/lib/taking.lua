@@ -176,11 +176,12 @@ function taking.might_find(taker, task_names)
 end
 
 function taking.could_take_from(source, worker, task_names, most)
-  -- Whether a job of this source could be for the worker, and its claim might find something.
+  -- Whether a job of this source could be for the worker, and its claim might find something; if not, whether that is
+  -- because the worker has to become empty first.
   local taker = taking.taker(worker, most)
   local _, suspicion = tasks.of_source(source)
   if taker.is_alone or taking.passes(taker, source) or not taking.may_take(taker, suspicion) then
-    return false
+    return false, false
   end
-  return (taking.might_find(taker, task_names))
+  return taking.might_find(taker, task_names)
 end

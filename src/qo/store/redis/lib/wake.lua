@@ -97,7 +97,11 @@ end
 
 local function could_take_from(source, worker, idle, is_offering)
   if suspects.are_there() then
-    return taking.could_take_from(source, worker, idle.tasks, idle.suspects)
+    local finds, drains = taking.could_take_from(source, worker, idle.tasks, idle.suspects)
+    if drains then
+      call('SADD', key('draining'), worker) -- since it fell asleep, a last suspect has become a candidate
+    end
+    return finds
   elseif is_offering or not turns.are_there() then
     return true -- the claim for an offer finds out by itself whether the free slots are kept
   end
