@@ -22,7 +22,7 @@ refused   A submission is refused when it could not join the line before its `st
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from qo.errors import InvalidSubmit
@@ -56,7 +56,7 @@ def latest_start(start_by: Span | datetime | None) -> LatestStart:
         )
     within_ms = checked_ms("start_by", start_by, error=InvalidSubmit)
     if within_ms == 0:
-        raise InvalidSubmit(f"start_by is {start_by!r}; use seconds above 0, a timedelta, or a datetime with a zone.")
+        raise InvalidSubmit(f"start_by is {_shown(start_by)}; use seconds above 0, or a datetime with a zone.")
     return LatestStart(within_ms=within_ms, message=f"Not started within {exact_span(within_ms)}")
 
 
@@ -95,4 +95,6 @@ def never_in_time(new: New) -> InvalidSubmit:
 
 
 def _shown(start_by: Span | datetime | None) -> str:
-    return start_by.isoformat() if isinstance(start_by, datetime) else repr(start_by)
+    if isinstance(start_by, datetime):
+        return start_by.isoformat()
+    return f"{start_by.total_seconds():g} seconds" if isinstance(start_by, timedelta) else repr(start_by)

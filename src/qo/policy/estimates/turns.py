@@ -1,7 +1,7 @@
 """Turns in a replay: which jobs in line have one, which slots they keep, and who takes one next.
 
-The rules are those of a claim (`store/__init__.py`). A job is passed when it is looked at and put aside. It does not
-happen in a replay that the worker of another task is quicker.
+The rules are those of a claim (`store/__init__.py`). A job is passed when it is looked at and put aside. The second
+way of being passed, by a quicker worker of another task, does not exist in a replay: it has no workers that race.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-MOST_TURNS = 16
+from qo.values import Bounds
+
+MOST_TURNS = Bounds().turns
 
 
 class Passed(msgspec.Struct, frozen=True, kw_only=True):
