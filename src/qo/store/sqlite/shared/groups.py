@@ -291,10 +291,11 @@ class Groups:
     def _refresh_open(self, group: Group, room: bool) -> None:
         self._db.execute("DELETE FROM open WHERE grp = ?", (group.name,))
         if room:
-            for task, suspicion, key in self._heads(group.name):
+            for task, suspicion, key in self.heads(group.name):
                 self._db.execute("INSERT INTO open VALUES (?, ?, ?, ?)", (task, suspicion, group.name, key))
 
-    def _heads(self, name: str) -> Iterator[tuple[str, int, int]]:
+    def heads(self, name: str) -> Iterator[tuple[str, int, int]]:
+        """The first of what is parked in a group, of each task and suspicion ("" for callers), with its key."""
         key = sql.value(self._db, "SELECT min(key) FROM ticket WHERE parked = ?", (name,))
         if key is not None:
             yield "", 0, key

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import apsw
 import msgspec
@@ -27,9 +28,5 @@ class TicketRow(msgspec.Struct):
 TICKET_COLUMNS = ", ".join(TicketRow.__struct_fields__)
 
 
-def select_tickets(db: apsw.Connection, where: str) -> Iterator[TicketRow]:
-    return (TicketRow(*row) for row in sql.rows(db, f"SELECT {TICKET_COLUMNS} FROM ticket WHERE {where}"))
-
-
-def find_ticket(db: apsw.Connection, holder: str) -> TicketRow:
-    return TicketRow(*sql.row(db, f"SELECT {TICKET_COLUMNS} FROM ticket WHERE holder = ?", (holder,)))
+def select_tickets(db: apsw.Connection, where: str, bindings: Sequence[Any] = ()) -> Iterator[TicketRow]:
+    return (TicketRow(*row) for row in sql.rows(db, f"SELECT {TICKET_COLUMNS} FROM ticket WHERE {where}", bindings))

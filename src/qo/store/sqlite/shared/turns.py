@@ -14,9 +14,9 @@ from qo.event import TURN
 from qo.policy.turns import Kept, Turn, kept_slots, rests_to_end
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.overdue import is_overdue
-from qo.store.sqlite.shared.rows import JobRow, by_number, names, select
+from qo.store.sqlite.shared.rows import JobRow, names, select
 from qo.store.sqlite.shared.step import Step
-from qo.store.sqlite.shared.tickets import TicketRow, find_ticket, select_tickets
+from qo.store.sqlite.shared.tickets import TicketRow, select_tickets
 
 Waiting = JobRow | TicketRow
 
@@ -121,18 +121,10 @@ class Passing:
 def _firsts_parked_in(step: Step, group: str, *, before: int) -> Iterator[Waiting]:
     """Of each task, suspects apart, and of the callers, the first that is parked in the group, where it stands before
     this key."""
-    ticket = sql.row(step.db, "SELECT key, holder FROM ticket WHERE parked = ? ORDER BY key LIMIT 1", (group,))
-    if ticket is not None and ticket[0] < before:
-        yield find_ticket(step.db, ticket[1])
-    task, suspicion = "", 0
-    first = (
-        "SELECT task, suspicion, key, number FROM job WHERE parked = ? AND (task, suspicion) > (?, ?)"
-        " ORDER BY task, suspicion, key LIMIT 1"
-    )
-    while (found := sql.row(step.db, first, (group, task, suspicion))) is not None:
-        task, suspicion, key, number = found
+    for task, _, key in step.groups.heads(group):
         if key < before:
-            yield by_number(step.db, number)
+            found = select_tickets if task == "" else select
+            yield from found(step.db, "parked = ? AND key = ?", (group, key))
 
 
 def _take_turn(step: Step, row: Waiting) -> None:
