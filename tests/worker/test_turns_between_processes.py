@@ -24,9 +24,9 @@ IN_LINE = 60
 """How many jobs wait at least while new ones arrive."""
 KILL_EVERY_SECONDS = 2.5
 MOST_PASSES = 400
-"""How many later jobs may take a slot of a job's groups before it starts. Seen were 28 to 109: while a killed worker's
-leases last, jobs that wait for its slots have all the turns there are. Without turns it were 219 to 289 in 10 seconds,
-and more the longer it goes on; that a turn keeps its slots is shown exactly in the behaviour suite."""
+"""How many later jobs may take a slot of a job's groups before it starts. Several runs gave 28 to 109: while a
+killed worker's leases last, jobs that wait for its slots have all the turns there are. Without turns, 10 seconds gave
+219 to 289, and a longer run gives more. The behaviour suite shows exactly that a turn keeps its slots."""
 
 
 async def test_every_job_of_busy_groups_starts(queue: qo.Queue, url: str) -> None:
