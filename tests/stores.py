@@ -11,6 +11,7 @@ from typing import Any
 
 from redis import Redis
 
+from qo.store.outbox import OutboxOptions
 from qo.store.redis.store import RedisStore
 from qo.store.sqlite import SQLiteStore
 from qo.values import Bounds
@@ -50,10 +51,14 @@ async def _close_memory(store: SQLiteStore) -> None:
     await store.close()
 
 
-def _open_on(kind: Kind) -> Callable[[Bounds], Coroutine[Any, Any, RedisStore]]:
+def _open_on(kind: Kind, *, outbox: bool = False) -> Callable[[Bounds], Coroutine[Any, Any, RedisStore]]:
     async def open_store(bounds: Bounds) -> RedisStore:
         namespace = f"test-{secrets.token_hex(8)}"
-        return await RedisStore.open(shared_server(kind).url, namespace=namespace, bounds=bounds)
+        store = await RedisStore.open(shared_server(kind).url, namespace=namespace, bounds=bounds)
+        if outbox:
+            assert store.outbox is not None
+            await store.outbox.configure(OutboxOptions(most=1_000_000, payloads=True))
+        return store
 
     return open_store
 
@@ -74,5 +79,6 @@ STORES = [
     StoreUnderTest("sqlite", _open_file, sqlite_snapshot, _close_file, is_twin=True),
     StoreUnderTest("sqlite-memory", _open_memory, sqlite_snapshot, _close_memory),
     StoreUnderTest("valkey", _open_on("valkey"), redis_snapshot, _close_on("valkey")),
-    StoreUnderTest("redis", _open_on("redis"), redis_snapshot, _close_on("redis"), is_twin=True),
+    # With an outbox, which must change nothing but itself.
+    StoreUnderTest("redis", _open_on("redis", outbox=True), redis_snapshot, _close_on("redis"), is_twin=True),
 ]

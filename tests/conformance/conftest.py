@@ -1,8 +1,9 @@
 """The stores that the behaviour suite runs on. A test asks for `store` and never learns which one it got.
 
-Marked `small_bounds`, a test also runs with bounds of 2 and 3, as if every step could do next to nothing. Marked
-`bounded_by(...)`, it runs with bounds of its own. Of two stores that share their code, the gate runs the suite on one
-and `make nightly` on the other; new histories of the state machine and the traces run on all of them in the gate.
+Marked `small_bounds`, a test also runs with bounds of 2, and in `make nightly` of 3, as if every step could do next to
+nothing; not on the model, which the state machine compares with the stores under all bounds. Marked `bounded_by(...)`,
+it runs with bounds of its own. Of two stores that share their code, the gate runs the suite on one and `make nightly`
+on the other; new histories of the state machine and the traces run on all of them in the gate.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ class ModelUnderTest:
 
 # Imported above like anything else: where one of them is missing, no case is dropped, all fail.
 STORES_UNDER_TEST: list[Any] = [ModelUnderTest(), *STORES]
+SMALL_BOUNDS = (2, 3)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "small_bounds: also run with bounds of 2 and 3 for every step")
+    config.addinivalue_line("markers", "small_bounds: also run with bounds of 2, nightly also of 3, for every step")
     config.addinivalue_line("markers", "bounded_by(**bounds): run with these bounds")
 
 
@@ -56,17 +58,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("under_test", "bounds"), cases)
         return
     marker = metafunc.definition.get_closest_marker("small_bounds")
-    small = (2, 3) if marker and marker.kwargs.get("apply", True) else ()
+    small = SMALL_BOUNDS if marker and marker.kwargs.get("apply", True) else ()
     cases = [
-        pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}", marks=_when(one))
+        pytest.param(one, Bounds(examine=size, portion=size), id=f"{one.name}-by{size}", marks=_when(one, size))
         for one in STORES_UNDER_TEST
-        for size in ((256,) if one.is_twin else (256, *small))
+        for size in ((256,) if one.is_twin or isinstance(one, ModelUnderTest) else (256, *small))
     ]
     metafunc.parametrize(("under_test", "bounds"), cases)
 
 
-def _when(under_test: Any) -> Collection[pytest.MarkDecorator]:
-    return [pytest.mark.nightly] if under_test.is_twin else []
+def _when(under_test: Any, size: int | None = None) -> Collection[pytest.MarkDecorator]:
+    return [pytest.mark.nightly] if under_test.is_twin or size == SMALL_BOUNDS[-1] else []
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from qo.store.check import CHECKS
 from qo.store.contract import Store
 
-OPERATIONS = 40
+OPERATIONS = 42
 
 
 def parameters(function: Callable[..., object]) -> list[tuple[str, object, object]]:

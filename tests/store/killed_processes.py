@@ -35,10 +35,10 @@ SIGNALS_BYTES = 65536
 
 
 class Diary:
-    """The notes of the processes; `victim.py` documents their format."""
+    """The notes of the processes, one file each; `victim.py` documents their format."""
 
-    def __init__(self, path: Path) -> None:
-        self._entries = [line.split() for line in path.read_text().splitlines()]
+    def __init__(self, folder: Path) -> None:
+        self._entries = [line.split() for path in folder.iterdir() for line in _whole_lines(path.read_text())]
 
     def kinds(self, word: str) -> Counter[str]:
         return Counter(kind for _, noted, kind, *_ in self._entries if noted == word)
@@ -62,6 +62,11 @@ class Diary:
         finished = self.acknowledged("finish")
         ended = [job_id for job_id, new_state in zip(finished[::2], finished[1::2], strict=True) if new_state == state]
         return ended + (self.acknowledged("cancel") if state is State.CANCELLED else [])
+
+
+def _whole_lines(text: str) -> list[str]:
+    """All but a last line without an end: a kill can cut a write in two where a page of the file ends."""
+    return text.rpartition("\n")[0].splitlines()
 
 
 # --- the program ----------------------------------------------------------------------------------------------
@@ -93,7 +98,8 @@ def start(path: str, diary_path: str, name: str) -> Forked:
 
 
 async def live(path: str, diary_path: str, name: str, signals: int) -> None:
-    diary = os.open(diary_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.makedirs(diary_path, exist_ok=True)
+    diary = os.open(os.path.join(diary_path, name), os.O_WRONLY | os.O_CREAT)
     await Victim(await SQLiteStore.open(path), name, diary=diary, signals=signals).live()
 
 

@@ -162,6 +162,7 @@ def cases() -> list[object]:
     return found
 
 
+@pytest.mark.timeout(600)  # a thousand sequences on a server take a minute, and several beside other programs
 @pytest.mark.parametrize(("real", "sequences"), cases())
 async def test_reclaim_takes_from_the_dead_only_through_any_outages_and_jumps(
     real: StoreUnderTest, sequences: int

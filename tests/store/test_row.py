@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from qo.job import Job, JobError, Progress, State
+from qo.job import Job, JobError, JobHistory, Progress, Reached, State
 from qo.store.redis.rows import JobRow as RedisRow
 from qo.store.row import JobFields, stored_job
 from qo.store.sqlite.shared.rows import JobRow as SQLiteRow
@@ -45,11 +45,17 @@ WHOLE = JobFields(
     confirming_at=6_000,
     finished_at=7_000,
     displaced="moved",
+    states="1000 queued",
+    trace="00-1-2-01",
 )
+IN_LINE_ONLY = {"key"}
+"""A job that is held keeps its order key to itself."""
 
 
 def test_a_job_is_read_from_its_row() -> None:
-    job = stored_job(WHOLE, groups=("global", "build"), token="77", position=4, result=b'{"ok":true}')
+    job = stored_job(
+        WHOLE, groups=("global", "build"), token="77", position=4, result=b'{"ok":true}', with_history=True
+    )
 
     assert job == Job(
         id="j1",
@@ -89,16 +95,18 @@ def test_a_job_is_read_from_its_row() -> None:
         started_at=datetime.fromtimestamp(5, UTC),
         confirmation_required_at=datetime.fromtimestamp(6, UTC),
         finished_at=datetime.fromtimestamp(7, UTC),
+        trace="00-1-2-01",
+        history=JobHistory(states=(Reached("queued", datetime.fromtimestamp(1, UTC)),)),
     )
 
 
 def test_a_store_fills_every_field_of_a_job_that_the_queue_does_not() -> None:
-    job = stored_job(WHOLE, groups=("global",), token="77", position=4, result=b"1")
+    job = stored_job(WHOLE, groups=("global",), token="77", position=4, result=b"1", with_history=True)
     defaults = {field.name: field.default for field in msgspec.structs.fields(Job)}
 
     unfilled = {name for name, default in defaults.items() if getattr(job, name) == default}
 
-    assert unfilled == FILLED_BY_THE_QUEUE
+    assert unfilled == FILLED_BY_THE_QUEUE | IN_LINE_ONLY
 
 
 def test_a_new_job_has_the_defaults_of_the_description_in_every_store() -> None:

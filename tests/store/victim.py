@@ -90,7 +90,7 @@ class Victim:
         people += [self.retry, self.confirm, self.set_tier]
         limits = [self.set_limits, self.remove_limit, self.set_paused, self.revoke, self.acquire, self.release]
         upkeep = [self.register, self.catch_up, self.age, self.fail_unconfirmed, self.take_reminders, self.forget]
-        figures = [self.observe, self.record_estimate_errors, self.put_record]
+        figures = [self.note_promises, self.observe, self.record_estimate_errors, self.put_record]
         # Jobs have to come, run and end more often than anything else, or the rest finds nothing to change.
         return [*flow * 2, *running, *people, *limits, *upkeep, *figures]
 
@@ -310,6 +310,10 @@ class Victim:
         await self.write("upkeep", UpkeepRules(keep=keep), variant="forget")
 
     # --- figures and service data -----------------------------------------------------------------------------
+
+    async def note_promises(self) -> None:
+        if job := await self.pick(State.QUEUED):
+            await self.write("note_promises", {job.id: (0, 1000)})
 
     async def observe(self) -> None:
         await self.write("observe", [(OBSERVED, self.rng.random())], variant="averages")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import Unpack
 
 import msgspec
 
@@ -41,9 +42,10 @@ from qo.store.check_values import (
     check_submission,
     check_ticket,
 )
-from qo.store.paging import Cursor
+from qo.store.paging import Cursor, EndedCursor
 from qo.values import (
     Advance,
+    Audited,
     Average,
     Limit,
     Outcome,
@@ -54,7 +56,10 @@ from qo.values import (
     Ticket,
     Unlimited,
     UpkeepRules,
+    Wanted,
 )
+
+IDS_AT_MOST = 1000
 
 
 def check_claim(
@@ -104,10 +109,23 @@ def check_job(job_id: str, *, by: str | None = None) -> None:
 
 
 def check_set_priority(
-    priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None
+    priority: int,
+    *,
+    job_id: str | None = None,
+    parent: str | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
 ) -> None:
     check_priority(priority)
     check_target(job_id=job_id, parent=parent, by=by)
+    if parent is not None and undoes is not None:
+        raise InvalidValue(f"undoes is {undoes}, which is the entry of one job; name that job instead of its parent.")
+    check_undoes(undoes)
+
+
+def check_undoes(undoes: int | None) -> None:
+    if undoes is not None:
+        check_number("undoes", undoes, 0, 2**53)
 
 
 def check_cancel(
@@ -117,7 +135,14 @@ def check_cancel(
     check_text("message", message)
 
 
-def check_move(job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None) -> None:
+def check_move(
+    job_id: str,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
+) -> None:
     check_name("job_id", job_id)
     if (before is None) == (after is None):
         given = "neither" if before is None else "both"
@@ -127,6 +152,7 @@ def check_move(job_id: str, *, before: str | None = None, after: str | None = No
     if neighbour == job_id:
         raise InvalidValue(f"{field} is {shown(neighbour)}, the job itself; name another job in line.")
     check_by(by)
+    check_undoes(undoes)
 
 
 def check_tier(user: str, standing: Standing, *, by: str | None = None) -> None:
@@ -135,9 +161,10 @@ def check_tier(user: str, standing: Standing, *, by: str | None = None) -> None:
     check_by(by)
 
 
-def check_set_paused(group: str, paused: bool, *, by: str | None = None) -> None:
+def check_set_paused(group: str, paused: bool, *, by: str | None = None, undoes: int | None = None) -> None:
     check_group(group)
     check_by(by)
+    check_undoes(undoes)
 
 
 def check_revoke(group: str, slot_id: int, *, force: bool = False, by: str | None = None) -> None:
@@ -154,7 +181,11 @@ def check_release(holders: Sequence[tuple[str, str | None]]) -> None:
 
 
 def check_set_limits(
-    limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None
+    limits: Sequence[Limit | Unlimited],
+    *,
+    exactly: Source | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
 ) -> None:
     check_limits([limit for limit in limits if isinstance(limit, Limit)], exactly=exactly)
     for limit in limits:
@@ -163,6 +194,7 @@ def check_set_limits(
             if limit.only is not None:
                 check_source(limit.only)
     check_by(by)
+    check_undoes(undoes)
 
 
 def check_upkeep(rules: UpkeepRules) -> None:
@@ -192,25 +224,36 @@ def check_page(limit: int) -> None:
 
 def check_jobs(
     *,
-    status: str | None = None,
-    user: str | None = None,
-    task: str | None = None,
-    parent: str | None = None,
+    ids: Sequence[str] | None = None,
     limit: int = 100,
     newest_first: bool = False,
     after: str | None = None,
+    **wanted: Unpack[Wanted],
 ) -> None:
     check_page(limit)
-    Cursor.read(after)
+    if wanted.get("ended"):
+        EndedCursor.read(after)
+    else:
+        Cursor.read(after)
+    if ids is None:
+        return
+    for job_id in listed("ids", ids):
+        check_name("ids", job_id)
+    if len(ids) > IDS_AT_MOST:
+        raise InvalidValue(f"ids has {len(ids)} ids; name at most {IDS_AT_MOST} in one call.")
 
 
-def check_line(*, limit: int, after: str | None = None) -> None:
+def check_line(*, limit: int, after: str | None = None, around: str | None = None) -> None:
     check_number("limit", limit, 0)
     Cursor.read(after)
+    if around is not None:
+        check_name("around", around)
 
 
-def check_audit(*, subject: str | None = None, limit: int = 100) -> None:
+def check_audit(*, subject: str | None = None, limit: int = 100, after: int | None = None) -> None:
     check_page(limit)
+    if after is not None:
+        check_cursor(after)
 
 
 def check_events(
@@ -246,13 +289,24 @@ def check_observe(
     check_number("keep_errors", keep_errors, 1)
 
 
-def check_record(name: str, value: object, *, version: int) -> None:
+def check_promises(ranges: Mapping[str, tuple[int, int]]) -> None:
+    for job_id, (lower_ms, upper_ms) in ranges.items():
+        check_name("job_id", job_id)
+        check_number("lower_ms", lower_ms, 0, MAX_SPAN_MS)
+        check_number("upper_ms", upper_ms, lower_ms, MAX_SPAN_MS)
+
+
+def check_record(name: str, value: object, *, version: int, audited: Audited | None = None) -> None:
     check_name("name", name)
     check_number("version", version, 0, 2**63 - 2)
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError, UnicodeError) as error:
         raise InvalidValue(f"value is {shown(value)}, which is not JSON ({error}); use what JSON can hold.") from None
+    if audited is not None:
+        check_name("action", audited.action)
+        check_name("subject", audited.subject)
+        check_by(audited.by)
 
 
 # --- the table ------------------------------------------------------------------------------------------------
@@ -298,6 +352,7 @@ CHECKS: Mapping[str, Callable[..., None]] = {
     "register": check_registration,
     "upkeep": check_upkeep,
     "observe": check_observe,
+    "note_promises": check_promises,
     "put_record": check_record,
     "jobs": check_jobs,
     "line": check_line,

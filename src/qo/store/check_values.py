@@ -100,6 +100,8 @@ def _check_submission(submission: Submission) -> None:
     check_number("quota_jitter_ms", submission.quota_jitter_ms, 0, MAX_QUOTA_JITTER_MS)
     if submission.max_attempts is not None:
         check_number("max_attempts", submission.max_attempts, 1)
+    if submission.trace is not None:
+        check_name("trace", submission.trace)
     if submission.contact is not None:
         check_contact(submission.contact)
     check_by(submission.by)

@@ -16,10 +16,12 @@ from typing import Any, Protocol
 
 from qo.clock import Clock
 from qo.job import Job
+from qo.store.outbox import Outbox
 from qo.store.reading import Reading
 from qo.values import (
     Accepted,
     Advance,
+    Audited,
     Average,
     Bounds,
     Claimed,
@@ -62,6 +64,9 @@ class Store(Reading, Protocol):
     """The clock that decides about time. None stands for the store's own: the server's on Redis, that of the machine
     that the file is on with SQLite. Only tests and simulations set one."""
 
+    outbox: Outbox | None
+    """What a recorder writes into the history. None where the store keeps its history itself."""
+
     # --- a job's way through ----------------------------------------------------------------------------------
 
     async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
@@ -69,7 +74,8 @@ class Store(Reading, Protocol):
 
         First, overdue jobs fail and due jobs join the line (a portion of each). Then, for each submission, in order:
         1. A known id, or the unique key of an unfinished job: the answer is that job, unchanged.
-        2. Its phase is taken by a job that is not cancelled, or it could never start by its `start_by`: refused.
+        2. Its phase is taken by a job that is not cancelled, or it could never start by its `start_by`: refused. So is
+           every submission while the store has an outbox that is full and does not drop.
         3. Quota. The day is that of `run_at_ms`, of `delay_ms` from now, or today. Without room on that day, the job is
            deferred to the next day with room, at midnight UTC plus its jitter. The due times of one user's deferred
            jobs of a day are kept sorted: the new time is added (if it is taken, the next free millisecond), and all
@@ -145,6 +151,12 @@ class Store(Reading, Protocol):
         Events: the new state of each job.
         """
 
+    async def note_promises(self, ranges: Mapping[str, tuple[int, int]]) -> None:
+        """Note what users were told: by job, in how many milliseconds from now it starts, at the earliest and at the
+        latest. Counts for a job in line that has never started and was promised nothing yet; others are left as they
+        are. Whether the job then starts in that range is a figure (`series`).
+        """
+
     # --- changes by people ------------------------------------------------------------------------------------
 
     async def set_priority(
@@ -154,11 +166,15 @@ class Store(Reading, Protocol):
         job_id: str | None = None,
         parent: str | None = None,
         by: str | None = None,
+        undoes: int | None = None,
     ) -> tuple[Job, ...]:
         """Change the priority of a job that waits (scheduled, waiting, queued, confirming), or of a parent and all its
         unfinished jobs. For those that run it counts when they come back. The place is kept. A job that is put further
         back is `displaced` (`ordering.displacement`) until it joins the line anew, as with `move`.
         Raises InvalidTransition for a job that runs or has ended. Events: priority. Audit: "priority", for each job.
+
+        `undoes`, here and below, is the audit entry of the change that this one puts back. Raises UndoRefused unless it
+        is the newest entry about that job or group, and what it changed (a key, a limit) is still as it says.
         """
 
     async def move(
@@ -168,8 +184,10 @@ class Store(Reading, Protocol):
         before: str | None = None,
         after: str | None = None,
         by: str | None = None,
+        undoes: int | None = None,
     ) -> Job:
-        """Put a job in line directly before or after another one. It takes on that job's priority, aged or not.
+        """Put a job in line directly before or after another one. It takes on that job's priority, aged or not. With
+        `undoes`, that has to be the priority that the job had before the move.
 
         Where no place is left between the neighbours, the nearest ones are spread out in the same step. They keep their
         order, so their lanes stay where they are. Raises MoveRefused if even that fails. Events: moved. Audit: "move".
@@ -221,6 +239,7 @@ class Store(Reading, Protocol):
         *,
         exactly: Source | None = None,
         by: str | None = None,
+        undoes: int | None = None,
     ) -> tuple[LimitIgnored, ...]:
         """Set each limit unless a stronger source has set one (SUBMIT: unless any source has). The same source replaces
         its own. Returns the limits that were kept out by one of another value. To set the present value again changes
@@ -230,7 +249,7 @@ class Store(Reading, Protocol):
         Events: limit, where changed. Audit: "limit", where removed, and where OPERATOR or CONFIGURATION set one.
         """
 
-    async def set_paused(self, group: str, paused: bool, *, by: str | None = None) -> None:
+    async def set_paused(self, group: str, paused: bool, *, by: str | None = None, undoes: int | None = None) -> None:
         """Pause or resume a group, beside its limit. Nothing happens when it is so already.
         Events: paused or resumed. Audit: "pause" or "resume".
         """
@@ -348,9 +367,9 @@ class Store(Reading, Protocol):
 
     # --- service data -----------------------------------------------------------------------------------------
 
-    async def put_record(self, name: str, value: Any, *, version: int) -> bool:
+    async def put_record(self, name: str, value: Any, *, version: int, audited: Audited | None = None) -> bool:
         """Write if the record still has this version (0: if there is none), and make it `version + 1`. None removes it.
-        False: another caller was first, and nothing was changed.
+        False: another caller was first, and nothing was changed. Audit: `audited`, where it is given and was written.
         """
 
     async def close(self) -> None: ...

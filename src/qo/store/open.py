@@ -29,6 +29,7 @@ async def open_store(
     accept_eviction: bool = False,
     create: bool = True,
     waits: bool = False,
+    timeout_seconds: float | None = None,
 ) -> Store:
     """Open the store that a url names. Raises SettingsError for a url no store understands.
 
@@ -36,14 +37,21 @@ async def open_store(
     the named one: `qo.db` and `qo.team-a.db`. What could be more than a name there is percent-encoded.
     `accept_eviction`: a Redis server that may throw jobs away when its memory is full is used all the same.
     `create` False: raises NoStoreYet where nobody has made the store yet. `waits`: for a store that is away until it is
-    there, which the store logs.
+    there, which the store logs. `timeout_seconds`: how long a call waits for a store that is away, or for the lock of
+    a file; without it, the store's own time holds.
     """
     # The derived methods of a store return a Coroutine, where pyright expects the CoroutineType of an `async def`.
     if is_redis(url):
         from qo.store.redis import RedisStore
 
         return await RedisStore.open(  # pyright: ignore[reportReturnType]
-            url, namespace=namespace, bounds=bounds, accept_eviction=accept_eviction, create=create, waits=waits
+            url,
+            namespace=namespace,
+            bounds=bounds,
+            accept_eviction=accept_eviction,
+            create=create,
+            waits=waits,
+            patience_seconds=timeout_seconds,
         )
     if is_bucket(url):
         raise SettingsError(
@@ -55,13 +63,18 @@ async def open_store(
     if url.rstrip("/") == "memory:" and url != "memory:":
         return await SQLiteStore.open(":memory:", bounds=bounds)  # pyright: ignore[reportReturnType]
     path = _in_namespace(_path_in(url), namespace)
-    opened = await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits)
+    opened = await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits, busy_seconds=timeout_seconds)
     return opened  # pyright: ignore[reportReturnType]
 
 
 def url_of(path: Path) -> str:
     """Of an SQLite file."""
     return SQLITE + quote(str(path))
+
+
+def sqlite_file(url: str, *, namespace: str) -> str | None:
+    """The file of this namespace; None where the store is no file."""
+    return _in_namespace(_path_in(url), namespace) if url.startswith(SQLITE) else None
 
 
 def is_bucket(url: str) -> bool:

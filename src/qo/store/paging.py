@@ -7,15 +7,18 @@ Rows that come and go in between move no other row's place.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, Unpack
+
+import msgspec
 
 from qo.errors import InvalidValue
 from qo.job import Job
 from qo.policy.checks import shown
 from qo.store.contract import Store
-from qo.values import InLine
+from qo.values import InLine, LinePage, Wanted
 
 CURSOR = re.compile(r"l([0-9]{1,16})|o([0-9]{1,15})?")
+ENDED_CURSOR = re.compile(r"e([0-9]{1,15})-([0-9]{1,15})")
 
 
 class Cursor(NamedTuple):
@@ -39,29 +42,38 @@ class Cursor(NamedTuple):
         return f"{'l' if self.in_line else 'o'}{'' if self.last is None else self.last}"
 
 
+class EndedCursor(NamedTuple):
+    """Where a page of ended jobs ended: at the time at which this job did."""
+
+    at: int
+    number: int
+
+    @classmethod
+    def read(cls, text: str | None) -> Self | None:
+        """Raises InvalidValue for a text that no page has answered."""
+        if text is None:
+            return None
+        found = ENDED_CURSOR.fullmatch(text) if isinstance(text, str) else None
+        if found is None:
+            raise InvalidValue(f"after is {shown(text)}; use the next of the page before, or None for the first page.")
+        return cls(int(found[1]), int(found[2]))
+
+    def text(self) -> str:
+        return f"e{self.at}-{self.number}"
+
+
 async def read_jobs(
     store: Store,
     *,
-    status: str | None = None,
-    user: str | None = None,
-    task: str | None = None,
-    parent: str | None = None,
     limit: int,
     newest_first: bool = False,
+    **wanted: Unpack[Wanted],
 ) -> list[Job]:
     """The first `limit` jobs, in as many pages as that takes. One that moves meanwhile is answered once."""
     found: dict[str, Job] = {}
     after = None
     while True:
-        page = await store.jobs(
-            status=status,
-            user=user,
-            task=task,
-            parent=parent,
-            limit=limit - len(found),
-            newest_first=newest_first,
-            after=after,
-        )
+        page = await store.jobs(limit=limit - len(found), newest_first=newest_first, after=after, **wanted)
         for job in page.jobs:
             found.setdefault(job.id, job)
         after = page.next
@@ -69,8 +81,8 @@ async def read_jobs(
             return list(found.values())
 
 
-async def read_line(store: Store, *, limit: int) -> list[InLine]:
-    """The first `limit` jobs in line, in as many pages as that takes."""
+async def read_line(store: Store, *, limit: int) -> LinePage:
+    """The first `limit` jobs in line as one page, read in as many as that takes."""
     found: dict[str, InLine] = {}
     after = None
     while True:
@@ -79,4 +91,4 @@ async def read_line(store: Store, *, limit: int) -> list[InLine]:
             found.setdefault(job.id, job)
         after = page.next
         if after is None or len(found) >= limit:
-            return list(found.values())
+            return msgspec.structs.replace(page, jobs=tuple(found.values()))

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, Unpack
 
 from qo.event import AuditEntry, Feed
-from qo.job import Job
+from qo.job import Job, State
 from qo.values import (
     Blockers,
     GroupStatus,
@@ -21,6 +21,7 @@ from qo.values import (
     Record,
     SeriesPoint,
     UserUsage,
+    Wanted,
     WorkerInfo,
 )
 
@@ -29,7 +30,7 @@ class Reading(Protocol):
     # --- jobs and the line ------------------------------------------------------------------------------------
 
     async def job(self, job_id: str) -> Job:
-        """One job with its position. Raises JobNotFound."""
+        """One job with its position and its history. Raises JobNotFound."""
 
     async def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
         """A job's payload and checkpoint. Raises JobNotFound."""
@@ -37,25 +38,30 @@ class Reading(Protocol):
     async def jobs(
         self,
         *,
-        status: str | None = None,
-        user: str | None = None,
-        task: str | None = None,
-        parent: str | None = None,
+        ids: Sequence[str] | None = None,
         limit: int = 100,
         newest_first: bool = False,
         after: str | None = None,
+        **wanted: Unpack[Wanted],
     ) -> JobsPage:
-        """Jobs in line in their order, with positions, then all others by submission. `status` is a status or a state.
-        `newest_first`: the others newest first.
+        """Jobs in line in their order, with positions, then all others by submission, each with its history.
+        `newest_first`: the others newest first. `ids`: instead, the jobs of these ids as far as they exist, in the
+        order given and all on one page.
 
         `after` is the `next` of the page before. A page ends at its `limit`, or when it has looked at `bounds.page`
         rows. So it may return fewer jobs and still have a `next`, also when no job is left. Page by page, no job is
         left out that stayed where it was, and none comes twice unless it moved or changed its state meanwhile.
         """
 
-    async def line(self, *, limit: int, after: str | None = None) -> LinePage:
+    async def line(self, *, limit: int, after: str | None = None, around: str | None = None) -> LinePage:
         """Jobs in line, in order, with only what they compete for: for callers that read thousands. Jobs further back
-        cost nothing. Pages are as for `jobs`. With limit 0, only how many jobs there are."""
+        cost nothing. Pages are as for `jobs`. With limit 0, only how many jobs there are.
+
+        `around`: instead, this job and up to `limit` neighbours on each side, without a `next`; none if it is not in
+        line."""
+
+    async def counts(self) -> dict[State, int]:
+        """How many jobs there are in each state; states without a job are left out."""
 
     async def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
         """The places of those of the given jobs that are in line, for watchers that ask again and again.
@@ -90,11 +96,15 @@ class Reading(Protocol):
 
         submitted · wait:<priority> (starts, and how long they had waited) · ended:<state> (and how long they ran;
         of a retry, `ended:scheduled`) · rejected:<kind> · acquired:<kind>:<seconds> (slots taken in limited groups
-        by jobs and callers, by the wait in whole seconds rounded up to a power of two, at most 65536; 0 for none)
+        by jobs and callers, by the wait in whole seconds rounded up to a power of two, at most 65536; 0 for none) ·
+        promise:kept and promise:missed (first starts of jobs with a promise, and how long after it they were) · depth
+        (`count` is how many jobs are in line since the last step of the minute that changed it; not kept in minute 0)
         """
 
-    async def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-        """The newest entries first."""
+    async def audit(
+        self, *, subject: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[AuditEntry, ...]:
+        """The newest entries first. `after` is the id of the last entry of the page before."""
 
     async def observed(self, names: Sequence[str] = (), *, tasks: Sequence[str] = ()) -> Observed:
         """The averages of these names, as far as they exist, and how wrong the estimates of these tasks were."""

@@ -12,6 +12,7 @@ import msgspec
 
 from qo.job import Job, JobError, Progress, State, moment, status_of
 from qo.policy.groups import groups_of
+from qo.policy.job_history import history_of
 from qo.values import Lease, Suspicion, looks
 
 Milliseconds = int
@@ -79,6 +80,11 @@ class JobFields(msgspec.Struct, gc=False):
     passed: int = 0
     """How often it was passed since it entered the line, was moved, or got another priority from a person."""
     turn: bool = False
+    states: str = ""
+    """Its last states and stages; this and the next two as `policy/job_history.py` writes them."""
+    past_attempts: str = ""
+    promise: str | None = None
+    trace: str | None = None
     suspicion: int = 0
     """A `Suspicion`: of a job in line or held, or of a failed one that may be retried."""
 
@@ -90,7 +96,13 @@ _STATES = {state.value: state for state in State}
 
 
 def stored_job(
-    row: JobFields, *, groups: tuple[str, ...], token: str | None, position: int | None, result: bytes | None
+    row: JobFields,
+    *,
+    groups: tuple[str, ...],
+    token: str | None,
+    position: int | None,
+    result: bytes | None,
+    with_history: bool,
 ) -> Job:
     """The job that people and programs see."""
     state = _STATES[row.state]
@@ -111,6 +123,7 @@ def stored_job(
         parent=row.parent,
         phase=row.phase,
         unique=row.unique_key,
+        key=row.key if state is State.QUEUED else None,
         position=position,
         position_original=row.position_original,
         displaced=row.displaced,
@@ -132,6 +145,8 @@ def stored_job(
         started_at=None if row.started_at is None else moment(row.started_at),
         confirmation_required_at=None if row.confirming_at is None else moment(row.confirming_at),
         finished_at=None if row.finished_at is None else moment(row.finished_at),
+        trace=row.trace,
+        history=history_of(row.states, row.past_attempts, row.promise) if with_history else None,
     )
 
 

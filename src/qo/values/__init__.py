@@ -11,6 +11,7 @@ from qo.values.bounds import GROUPS_A_LOOK, Bounds, looks
 from qo.values.callers import Grant, Ticket
 from qo.values.limits import GroupStatus, Limit, LimitChange, LimitIgnored, SlotInfo, Source, Unlimited
 from qo.values.reading import (
+    Audited,
     Blockers,
     InLine,
     JobsPage,
@@ -22,6 +23,7 @@ from qo.values.reading import (
     Record,
     SeriesPoint,
     UserUsage,
+    Wanted,
 )
 from qo.values.running import (
     Advance,
@@ -55,6 +57,7 @@ __all__ = [
     "GROUPS_A_LOOK",
     "Accepted",
     "Advance",
+    "Audited",
     "Average",
     "Blockers",
     "Bounds",
@@ -99,6 +102,7 @@ __all__ = [
     "UpkeepDone",
     "UpkeepRules",
     "UserUsage",
+    "Wanted",
     "WorkerInfo",
     "looks",
 ]

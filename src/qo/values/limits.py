@@ -19,6 +19,8 @@ class Source(IntEnum):
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """How many slots a group has, and who says so."""
+
     group: str
     slots: int
     source: Source
@@ -46,11 +48,18 @@ class LimitChange(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class SlotInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A held slot of a group, its holder, and when the holder's lease ends unless it is renewed."""
+
     slot_id: int
+    """Its number, from 0."""
     holder: str
+    """The id of a job, or the name of a caller."""
     worker_id: str | None
+    """The worker that runs the job."""
     expires_at: datetime
+    """When the lease ends, unless it is renewed."""
     token: str
+    """The token of the lease."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -58,14 +67,21 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     group: str
     limit: int | None = None
+    """How many slots it has. None: unlimited."""
     source: Source | None = None
+    """Where the limit comes from."""
     paused: bool = False
+    """Whether nobody new starts in it."""
     closed_until: datetime | None = None
+    """When a group that is kept in a bucket, and was full there, is tried again."""
     active: int = 0
+    """How many hold a slot now."""
     waiting: int = 0
+    """How many were put aside because of it."""
     kept: str | None = None
     """The job or caller that a slot of this group is kept for, because it is its turn."""
     slots: tuple[SlotInfo, ...] = ()
+    """The held slots, by number."""
 
     @property
     def has_room(self) -> bool:

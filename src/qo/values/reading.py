@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -12,11 +12,33 @@ from qo.values.limits import GroupStatus
 from qo.values.running import Suspicion
 
 
+class Wanted(TypedDict, total=False):
+    """Which jobs to list: those that fit all that is given. None is the same as not given."""
+
+    status: str | None
+    """A status or a state."""
+    user: str | None
+    task: str | None
+    parent: str | None
+    project: str | None
+    tier: str | None
+    priority: int | None
+    """The job's own, which aging does not change."""
+    id_prefix: str | None
+    """How the id begins."""
+    ended: bool | None
+    """Only those that have ended, in the order of their ends."""
+
+
 class InLine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job in line, with only the fields that estimates need. `groups` are all of its groups, as in `Job`."""
 
     id: str
     task: str
+    key: int
+    """The order key: smaller first."""
+    undisturbed_key: int | None = None
+    """The order key before a person, or a move beside the job, first changed it. None where nobody did."""
     tier: str | None = None
     groups: tuple[str, ...]
     passed: int = 0
@@ -32,6 +54,10 @@ class LinePage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     jobs: tuple[InLine, ...] = ()
     queued: int
     """How many jobs are in line in all."""
+    next_sequence: int
+    """The sequence that the next job to join will draw. With it, the order key of a job not yet submitted is known."""
+    task_groups: dict[str, tuple[str, ...]] = {}
+    """The groups that each task adds to its jobs, of all tasks that add some."""
     next: str | None = None
 
 
@@ -131,7 +157,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     value: Any = None
 
 
+class Audited(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry of the audit trail that a change of service data makes, in the same step."""
+
+    action: str
+    subject: str
+    detail: dict[str, Any]
+    by: str | None = None
+
+
 class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A parent and all its jobs that are kept."""
+
     parent: str
     priority: int
     jobs: tuple[Job, ...]

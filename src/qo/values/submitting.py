@@ -56,6 +56,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     max_attempts: int | None = None
     """None leaves it to the task's most recently started worker, when the job first starts."""
     timeout_ms: int | None = None
+    trace: str | None = None
+    """The W3C trace context (`traceparent`) of the caller."""
     contact: str | None = None
     """The e-mail address that reminders about this job go to. It is deleted when the job ends."""
     by: str | None = None
@@ -66,6 +68,8 @@ class RefusalReason(StrEnum):
     PHASE_TAKEN = "phase_taken"
     OVERDUE = "overdue"
     """It could not start before the time that it has to start by."""
+    HISTORY_FULL = "history_full"
+    """The outbox has `waiting` records, and is full with `cap`."""
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -43,17 +43,27 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A live worker: its tasks, how many jobs it may run at once and how many it runs, and where it is."""
+
     name: str
     instance: str = ""
+    """Another one each time a worker of this name starts."""
     tasks: tuple[str, ...]
+    """The tasks that it runs."""
     capacity: int
+    """How many jobs it runs at once, at most."""
     running: int
+    """How many it runs now."""
     registered_at: datetime
+    """When it started, or came back."""
     heard_at: datetime
     """When the worker registered or last renewed its registration."""
     expires_at: datetime
+    """When it counts as dead, unless it is heard of before."""
     host: str | None = None
+    """The machine that it runs on."""
     pid: int | None = None
+    """Its process there."""
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True, gc=False):

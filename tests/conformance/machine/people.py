@@ -38,6 +38,21 @@ class People(Scene):
     def set_priority_of_a_parent(self, parent: str, priority: int, by: str | None) -> None:
         self.do("set_priority", priority, parent=parent, by=by)
 
+    @action(3, when=lambda self: any(entry.action in ("priority", "move") for entry in self.state.audit), by=by)
+    def undo_a_priority(self, data: st.DataObject, by: str | None) -> None:
+        entry = self.an_entry(data, "priority", "move")
+        former = entry.detail["from"]
+        priority = former if entry.action == "priority" else former["priority"]
+        self.do("set_priority", priority, job_id=entry.subject, by=by, undoes=entry.id)
+
+    @action(3, when=lambda self: any(entry.action == "move" for entry in self.state.audit), by=by)
+    def undo_a_move(self, data: st.DataObject, by: str | None) -> None:
+        entry = self.an_entry(data, "move")
+        former = {side: entry.detail["from"][side] for side in ("before", "after")}
+        beside = [{side: other} for side, other in former.items() if other not in (None, entry.subject)]
+        if beside:
+            self.do("move", entry.subject, **data.draw(st.sampled_from(beside)), by=by, undoes=entry.id)
+
     def move_beside(self, data: st.DataObject, job_id: str, other: str, by: str | None) -> None:
         side = data.draw(st.sampled_from(["before", "after"]))
         self.do("move", job_id, **{side: other}, by=by)
@@ -117,6 +132,20 @@ class Limits(Scene):
     def remove_a_limit_of_one_source(self, data: st.DataObject, source: Source) -> None:
         group = data.draw(st.sampled_from(self.limited_groups()))
         self.do("set_limits", [Unlimited(group=group, only=source)])
+
+    @action(3, when=lambda self: any(entry.action == "limit" for entry in self.state.audit), by=by)
+    def undo_a_limit(self, data: st.DataObject, by: str | None) -> None:
+        entry = self.an_entry(data, "limit")
+        wanted: list[Limit | Unlimited] = [Unlimited(group=entry.subject)]
+        if entry.detail["from"] is not None:
+            source = Source(entry.detail["from_source"])
+            wanted.append(Limit(group=entry.subject, slots=entry.detail["from"], source=source))
+        self.do("set_limits", wanted, by=by, undoes=entry.id)
+
+    @action(3, when=lambda self: any(entry.action in ("pause", "resume") for entry in self.state.audit), by=by)
+    def undo_a_pause(self, data: st.DataObject, by: str | None) -> None:
+        entry = self.an_entry(data, "pause", "resume")
+        self.do("set_paused", entry.subject, entry.action == "resume", by=by, undoes=entry.id)
 
     def limited_groups(self) -> list[str]:
         return [name for name, row in self.state.groups.items() if row.limit is not None]

@@ -11,6 +11,7 @@ from hypothesis import event
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
+from qo.event import AuditEntry
 from qo.job import State
 from qo.values import Bounds
 from tests.conformance.machine.noteworthy import noteworthy
@@ -89,6 +90,11 @@ class Scene(RuleBasedStateMachine):
             if (lease.holder, str(lease.token)) not in self.seen_tokens:
                 self.seen_tokens.append((lease.holder, str(lease.token)))
         return answer
+
+    def an_entry(self, data: st.DataObject, *actions: str) -> AuditEntry:
+        """One of these actions, mostly a new one, so that an undo of it may count."""
+        entries = [entry for entry in self.state.audit if entry.action in actions]
+        return data.draw(st.sampled_from([*entries[-3:], *entries[-1:] * 3]))
 
     def jobs_in(self, *states: State) -> list[str]:
         return [job.id for job in self.state.jobs.values() if job.state in states]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -19,7 +19,10 @@ from qo.store.contract import Store
 from qo.values import Bounds, Lease, Mean
 from tests.conformance.model.model import Model
 
+Rows = dict[Any, Any]
 READS_AFTER_A_STEP = 6
+COMPARED_BY_TYPE = 8
+"""After each so many steps also the type of everything is compared: an enumeration equals its text."""
 DIFFERENCES_SHOWN = 25
 
 
@@ -69,6 +72,8 @@ class SideBySide:
         self.under_test = under_test
         self.model = Model(bounds)
         self.steps: list[Step] = []
+        self.compared: dict[str, tuple[Rows, Rows]] = {}
+        """By section of the snapshots, what both sides had after the last step."""
         self.runner = asyncio.Runner()
         self.store = self.runner.run(under_test.open(bounds))
 
@@ -98,7 +103,7 @@ class SideBySide:
             raise
         self.compare(f"the answer of {operation}", expected, answer)
         for section, rows in self.model.snapshot().items():
-            self.compare(section, rows, snapshot.get(section))
+            self.compare(section, *self.changed(section, rows, snapshot.get(section)))
         for asked, store_says in zip(reads, read, strict=True):
             model_says = call(self.model, asked.operation, asked.args, asked.kwargs)
             self.compare(f"read {asked.code()}", model_says, store_says)
@@ -121,7 +126,24 @@ class SideBySide:
         )
         return answer, snapshot, read
 
+    def changed(self, section: str, expected: Any, actual: Any) -> tuple[Any, Any]:
+        """The rows that are not, on both sides, what they were when they were last compared. Most are: without them a
+        step takes a fifth less time."""
+        expected, actual = rows_by_key(expected), rows_by_key(actual)
+        if expected is None or actual is None:
+            return expected, actual
+        model_had, store_had = self.compared.get(section, ({}, {}))
+        self.compared[section] = expected, actual
+        same = {
+            key
+            for key in model_had.keys() & store_had.keys() & expected.keys() & actual.keys()
+            if model_had[key] == expected[key] and store_had[key] == actual[key]
+        }
+        return without(same, expected), without(same, actual)
+
     def compare(self, what: str, expected: Any, actual: Any) -> None:
+        if len(self.steps) % COMPARED_BY_TYPE and equal_and_written_alike(expected, actual):
+            return
         differences = list(differences_between(expected, actual, what))
         if differences:
             shown = differences[:DIFFERENCES_SHOWN]
@@ -151,6 +173,12 @@ class SideBySide:
             step("series", prefix="ended:"),
             step("events", None),
             step("audit"),
+            step("audit", limit=3, after=max(1, state.last_audit - 3)),
+            step("counts"),
+            step("jobs", ids=["nobody", *list(state.jobs)[:3]]),
+            step("jobs", ended=True, newest_first=True),
+            *(step("line", limit=2, around=job_id) for job_id in list(state.jobs)[:3]),
+            *(step("jobs", tier=job.tier, priority=job.priority) for job in list(state.jobs.values())[:3]),
             step("events", 0, limit=7),
             step("events", max(0, state.last_event - 3)),
             step("events", max(0, state.last_event - 9), kinds=["queued", "lease_lost"], limit=2),
@@ -176,6 +204,14 @@ class SideBySide:
         return chosen.sample(everything, min(READS_AFTER_A_STEP, len(everything)))
 
 
+def rows_by_key(section: Any) -> Any:
+    return dict(enumerate(section)) if isinstance(section, list) else section
+
+
+def without(keys: Set[Any], rows: Rows) -> Rows:
+    return {key: row for key, row in rows.items() if key not in keys}
+
+
 @dataclass(frozen=True)
 class Raised:
     error: type[Exception]
@@ -198,6 +234,12 @@ async def call_async(store: Store, step: Step) -> Any:
 # --- telling two values apart, readably -------------------------------------------------------------------------
 
 
+def equal_and_written_alike(expected: Any, actual: Any) -> bool:
+    """Written as bytes, True is not 1 and 1 is not 1.0."""
+    return bool(expected == actual) and encode(expected) == encode(actual)
+
+
+encode = msgspec.msgpack.Encoder(enc_hook=repr).encode
 PLAIN = (NoneType, bool, int, float, str, bytes, datetime)
 
 

@@ -51,7 +51,8 @@ SHARE_OF_REDIS = 10  # of so many logs the first two are replayed on Redis, the 
 # In every fifty logs, or they are no longer about much.
 ALWAYS_THERE = {
     "submit", "claim", "finish", "set_limits", "acquire", "catch_up", "move", "register", "cancel", "set_priority",
-    "upkeep", "renew", "set_paused", "set_tier", "release", "advance", "observe", "revoke", "put_record",
+    "upkeep", "renew", "set_paused", "set_tier", "release", "advance", "observe", "note_promises", "revoke",
+    "put_record",
 }  # fmt: skip
 
 SQLITE, VALKEY, REDIS = (

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from qo.job import JobError, State
-from qo.values import Average, Keep, Registration, UpkeepRules
+from qo.values import Audited, Average, Keep, Registration, UpkeepRules
 from tests.conformance.machine.scene import Scene, action
 from tests.conformance.machine.strategies import DAY_MS, LEASE_MS, SECOND_MS, registrations, seldom
 
@@ -107,6 +107,11 @@ class Upkeep(Scene):
     def observe(self, value: float, weight: float) -> None:
         self.both.do("observe", [(Average(name="tier:fast", first=900.0, weight=weight), value)])
 
+    @action(2, lower_ms=st.sampled_from([0, 500]), upper_ms=st.sampled_from([500, LEASE_MS]))
+    def note_promises(self, lower_ms: int, upper_ms: int) -> None:
+        ids = list(self.both.model.state.jobs)[:3]
+        self.do("note_promises", dict.fromkeys([*ids, "nobody"], (lower_ms, upper_ms)))
+
     @action(ratios=st.lists(st.sampled_from([0.5, 1.0, 2.5]), min_size=1, max_size=3), keep=st.integers(1, 4))
     def record_estimate_errors(self, ratios: list[float], keep: int) -> None:
         self.both.do("observe", errors={"build": ratios}, keep_errors=keep)
@@ -116,8 +121,9 @@ class Upkeep(Scene):
         name=st.sampled_from(["key:1", "key:2"]),
         value=st.sampled_from([{"a": 1}, "text", None]),
         version=st.integers(0, 2),
+        audited=st.sampled_from([None, Audited(action="create_key", subject="1", detail={"user": None}, by="ops")]),
     )
-    def put_record(self, name: str, value: Any, version: int) -> None:
-        self.both.do("put_record", name, value, version=version)
+    def put_record(self, name: str, value: Any, version: int, audited: Audited | None) -> None:
+        self.do("put_record", name, value, version=version, audited=audited)
         self.both.do("records", name)
         self.both.do("records", prefix="key:")

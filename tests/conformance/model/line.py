@@ -9,10 +9,14 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
+import msgspec
+
 from qo.errors import JobNotFound
-from qo.event import GRANTED, LIMIT, AuditEntry, Event
-from qo.job import ENDED, HELD, JobError, State, moment
+from qo.event import GRANTED, LIMIT, Event
+from qo.job import ENDED, HELD, Attempt, JobError, Reached, State, moment
+from qo.policy.audit import audit_entry
 from qo.policy.groups import GLOBAL, groups_of, is_always_counted, kind_of, within_portion
+from qo.policy.job_history import KEPT_ATTEMPTS, KEPT_STATES
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import drawn_place, joining_order, order_key
 from qo.store.contract import HANDED_OVER_LEASE_MS
@@ -270,7 +274,7 @@ class Line:
             ignored += complaints
             if changes and limit.source in (Source.OPERATOR, Source.CONFIGURATION):
                 before = changes[0].before
-                detail = {"limit": limit.slots, "source": int(limit.source), "from": before and before.slots}
+                detail = {"limit": limit.slots, "source": int(limit.source), **former_limit(before)}
                 self.audit_entry(by, "limit", limit.group, detail, now)
         return changed, ignored
 
@@ -287,7 +291,7 @@ class Line:
     def remove_limit_by(self, group: str, by: str | None, now: int) -> None:
         removed = self.drop_limit(group, now)
         if removed is not None:
-            detail = {"limit": None, "source": int(removed.source), "from": removed.slots}
+            detail = {"limit": None, "source": int(removed.source), **former_limit(removed)}
             self.audit_entry(by, "limit", group, detail, now)
 
     def grant_limit(self, group: str, slots: int | None, source: Source, now: int) -> list[LimitIgnored]:
@@ -346,7 +350,7 @@ class Line:
     def join(self, job: JobRow, now: int) -> None:
         """The job is in line from now on, at a place of its own."""
         self.drop_empty_lanes()
-        job.state = State.QUEUED
+        self.reach(job, State.QUEUED, now)
         job.sequence = self.state.next_sequence
         job.key = self.draw_key(job.priority, job.boost)
         end_turn(job)
@@ -361,7 +365,7 @@ class Line:
     def come_back(self, job: JobRow, reason: str, now: int) -> None:
         """The job is in line again at the place it had. Its lease must be gone already."""
         self.drop_empty_lanes()
-        job.state = State.QUEUED
+        self.reach(job, State.QUEUED, now)
         job.worker = job.token = None
         job.cancel_wanted = False
         job.aged_at = now
@@ -377,6 +381,29 @@ class Line:
             self.join(job, now)
         return [job.id for job in portion], len(due) > len(portion)
 
+    # --- a job's history --------------------------------------------------------------------------------------
+
+    def reach(self, job: JobRow, state: State, now: int) -> None:
+        job.state = state
+        self.note_status(job, state, now)
+
+    def note_status(self, job: JobRow, status: str, now: int) -> None:
+        states = (*job.history.states, Reached(status=str(status), at=moment(now)))[-KEPT_STATES:]
+        job.history = msgspec.structs.replace(job.history, states=states)
+
+    def note_attempt(self, job: JobRow, lease: LeaseRow, outcome: str, now: int, error: JobError | None = None) -> None:
+        attempt = Attempt(
+            number=job.attempts,
+            worker=certain(lease.worker),
+            slots=self.limited_slots(lease),
+            started_at=moment(certain(job.started_at)),
+            ended_at=moment(now),
+            outcome=str(outcome),
+            debug_id=None if error is None else error.debug_id,
+        )
+        attempts = (*job.history.attempts, attempt)[-KEPT_ATTEMPTS:]
+        job.history = msgspec.structs.replace(job.history, attempts=attempts)
+
     # --- leaving ----------------------------------------------------------------------------------------------
 
     def leave_line(self, job: JobRow) -> None:
@@ -390,7 +417,7 @@ class Line:
         ran_ms = now - certain(job.started_at) if job.state in HELD else 0
         self.count(f"ended:{state}", ran_ms, now)
         self.leave_line(job)
-        job.state = state
+        self.reach(job, state, now)
         self.drop_empty_lanes()
         job.suspicion = Suspicion.NONE
         job.contact = None
@@ -607,7 +634,7 @@ class Line:
 
     def audit_entry(self, by: str | None, action: str, subject: str, detail: dict[str, Any], now: int) -> None:
         self.state.last_audit += 1
-        self.state.audit.append(AuditEntry(self.state.last_audit, moment(now), by, action, subject, detail))
+        self.state.audit.append(audit_entry(self.state.last_audit, moment(now), by, action, subject, detail))
 
     def count(self, name: str, total_ms: int, now: int) -> None:
         minute = (name, now // MINUTE_MS)
@@ -621,6 +648,12 @@ class Line:
         value = mean.value + average.weight * (new - mean.value)
         square = mean.square + average.weight * (new * new - mean.square)
         self.state.averages[average.name] = Mean(value=value, square=square, count=mean.count + 1)
+
+
+def former_limit(limit: Limit | None) -> dict[str, int | None]:
+    if limit is None:
+        return {"from": None, "from_source": None}
+    return {"from": limit.slots, "from_source": int(limit.source)}
 
 
 def gates(task: str) -> tuple[str, str]:

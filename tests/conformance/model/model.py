@@ -17,6 +17,7 @@ from typing import Any
 
 from qo.job import moment
 from qo.values import (
+    Audited,
     Average,
     Grant,
     Portion,
@@ -177,11 +178,13 @@ class Model(Submitting, Running, People):
             self.state.estimate_errors[task] = (*self.state.estimate_errors.get(task, ()), *ratios)[-keep_errors:]
 
     @step
-    def put_record(self, name: str, value: Any, *, version: int) -> bool:
+    def put_record(self, name: str, value: Any, *, version: int, audited: Audited | None = None, now: int) -> bool:
         if self.state.records.get(name, Record()).version != version:
             return False
         if value is None:
             self.state.records.pop(name, None)
         else:
             self.state.records[name] = Record(version=version + 1, value=value)
+        if audited is not None:
+            self.audit_entry(audited.by, audited.action, audited.subject, audited.detail, now)
         return True

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qo.errors import InvalidTransition, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
-from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER
+from qo.event import CANCEL_WANTED, MOVED, PAUSED, PRIORITY, RESUMED, TIER, AuditEntry
 from qo.job import ENDED, HELD, Job, State
-from qo.policy.lifecycle import allowed_after, check_transition
+from qo.policy.audit import changed_since
+from qo.policy.lifecycle import Change, refusal
 from qo.policy.ordering import CELL, SPREAD_AT_MOST, order_key, place_between, place_of, priority_of, spread_places
 from qo.policy.suspects import suspicion_of
 from qo.values import Limit, LimitIgnored, Source, Standing, Suspicion, Unlimited
@@ -25,9 +26,25 @@ class People(Steps):
             raise ParentNotFound(parent)
         return [job for job in self.jobs_of_parent(parent) if job.state not in ENDED]
 
+    def undone(self, subject: str, entry_id: int, *, key: int | None = None) -> AuditEntry:
+        """The entry that a change undoes, if it is the newest about its subject and, after a move, the key is its."""
+        about = [entry for entry in self.state.audit if entry.subject == subject]
+        if not about or about[-1].id != entry_id:
+            raise changed_since(subject, entry_id)
+        if about[-1].action == "move" and about[-1].detail["key"] != str(key):
+            raise changed_since(subject, entry_id)
+        return about[-1]
+
     @step
     def set_priority(
-        self, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None, now: int
+        self,
+        priority: int,
+        *,
+        job_id: str | None = None,
+        parent: str | None = None,
+        by: str | None = None,
+        undoes: int | None = None,
+        now: int,
     ) -> tuple[Job, ...]:
         if parent is not None:
             jobs = self.unfinished_of(parent)
@@ -36,7 +53,9 @@ class People(Steps):
             jobs = [self.row(certain(job_id))]
             if jobs[0].state in HELD | ENDED:
                 present = jobs[0].state
-                raise InvalidTransition(f"Job {job_id!r}", present, "another priority", allowed_after(present))
+                raise refusal(jobs[0].id, present, Change.PRIORITY)
+            if undoes is not None:
+                self.undone(jobs[0].id, undoes, key=jobs[0].key)
         for job in jobs:
             detail = {"priority": priority, "from": job.priority}
             job.priority = priority
@@ -52,12 +71,30 @@ class People(Steps):
 
     @step
     def move(
-        self, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None, now: int
+        self,
+        job_id: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        by: str | None = None,
+        undoes: int | None = None,
+        now: int,
     ) -> Job:
         job, other = self.row(job_id), self.row(certain(before if before is not None else after))
         for one in (job, other):
             if one.state is not State.QUEUED:
-                raise InvalidTransition(f"Job {one.id!r}", one.state, "moved", "only jobs in line are")
+                raise refusal(one.id, one.state, Change.MOVE)
+        if undoes is not None:
+            entry = self.undone(job_id, undoes, key=job.key)
+            if entry.action != "move" or entry.detail["from"]["priority"] != other.priority:
+                raise changed_since(job_id, undoes)
+        line = self.in_line()
+        rank = line.index(job)
+        former = {
+            "priority": job.priority,
+            "before": line[rank + 1].id if rank + 1 < len(line) else None,
+            "after": line[rank - 1].id if rank > 0 else None,
+        }
         place, spread = self.place_beside(job, other, is_before=before is not None)
         for neighbour, new_place in spread:
             neighbour.undisturbed_key = neighbour.undisturbed_key or neighbour.key
@@ -68,7 +105,7 @@ class People(Steps):
         self.enter(job, now)
         detail = {"before": before} if before is not None else {"after": after}
         self.tell(MOVED, job.id, detail, now)
-        self.audit_entry(by, "move", job.id, detail, now)
+        self.audit_entry(by, "move", job.id, {**detail, "from": former, "key": str(job.key)}, now)
         self.hand_over(now)
         return self.as_job(job)
 
@@ -121,17 +158,19 @@ class People(Steps):
         for job in jobs:
             if job.state is State.CANCELLED:
                 continue
+            former = job.state
             if message is not None:
                 job.message = message
             if job.state in HELD:
                 job.cancel_wanted = True
                 self.tell(CANCEL_WANTED, job.id, {}, now)
             else:
-                check_transition(job.id, job.state, State.CANCELLED)
+                if job.state in ENDED:
+                    raise refusal(job.id, job.state, Change.CANCEL)
                 self.end(job, State.CANCELLED, now)
                 if job.started_at is None:
                     never_started.append(job)
-            self.audit_entry(by, "cancel", job.id, {"message": message}, now)
+            self.audit_entry(by, "cancel", job.id, {"message": message, "from": str(former)}, now)
         self.give_quota_back(never_started, now)
         self.hand_over(now)
         return tuple(self.as_job(job) for job in jobs)
@@ -140,7 +179,7 @@ class People(Steps):
     def retry(self, job_id: str, *, by: str | None = None, now: int) -> Job:
         job = self.row(job_id)
         if job.state is not State.FAILED:
-            raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, allowed_after(job.state))
+            raise refusal(job_id, job.state, Change.RETRY)
         if self.unfinished_with(job.unique) is not None:
             raise InvalidTransition(f"Job {job_id!r}", job.state, State.QUEUED, "nothing, its unique key is taken")
         if job.phase is not None and job.phase > 1:
@@ -165,7 +204,7 @@ class People(Steps):
     def confirm(self, job_id: str, *, by: str | None = None, now: int) -> Job:
         job = self.row(job_id)
         if job.state is not State.CONFIRMING:
-            raise InvalidTransition(f"Job {job_id!r}", job.state, "confirmed", allowed_after(job.state))
+            raise refusal(job_id, job.state, Change.CONFIRM)
         if job.iterations_granted is not None and job.iterations_batch is not None:
             job.iterations_granted += job.iterations_batch
             if job.iterations_max is not None:
@@ -181,8 +220,10 @@ class People(Steps):
     @step
     def set_tier(self, user: str, standing: Standing, *, by: str | None = None, now: int) -> tuple[LimitIgnored, ...]:
         self.tell(TIER, user, {"tier": standing.tier}, now)
+        known = self.state.users.get(user)
+        former = None if known is None else known.standing.tier
         ignored = self.apply_standing(user, standing, pinned=True, now=now)
-        self.audit_entry(by, "tier", user, {"tier": standing.tier}, now)
+        self.audit_entry(by, "tier", user, {"tier": standing.tier, "from": former}, now)
         self.hand_over(now)
         return tuple(ignored)
 
@@ -190,8 +231,19 @@ class People(Steps):
 
     @step
     def set_limits(
-        self, limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None, now: int
+        self,
+        limits: Sequence[Limit | Unlimited],
+        *,
+        exactly: Source | None = None,
+        by: str | None = None,
+        undoes: int | None = None,
+        now: int,
     ) -> tuple[LimitIgnored, ...]:
+        for limit in limits if undoes is not None else ():
+            entry, row = self.undone(limit.group, certain(undoes)), self.group_row(limit.group)
+            source = None if entry.detail.get("limit") is None else entry.detail["source"]
+            if entry.action != "limit" or (row.limit, row.source) != (entry.detail["limit"], source):
+                raise changed_since(limit.group, certain(undoes))
         _, ignored = self.set_limits_by(limits, by, now)
         if exactly is not None:
             others = {name for name, row in self.state.groups.items() if row.source is exactly}
@@ -201,7 +253,11 @@ class People(Steps):
         return tuple(ignored)
 
     @step
-    def set_paused(self, group: str, paused: bool, *, by: str | None = None, now: int) -> None:
+    def set_paused(
+        self, group: str, paused: bool, *, by: str | None = None, undoes: int | None = None, now: int
+    ) -> None:
+        if undoes is not None:
+            self.undone(group, undoes)
         row = self.state.groups.setdefault(group, GroupRow())
         if row.paused != paused:
             row.paused = paused

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from qo.errors import ParentNotFound
 from qo.event import AuditEntry, Feed
-from qo.job import HELD, Job, State, moment, status_of
+from qo.job import ENDED, HELD, Job, State, moment, status_of
 from qo.policy.ordering import MOVED_COUNTED_AT_MOST, place_of, priority_of, was_moved
-from qo.store.paging import Cursor
+from qo.store.paging import Cursor, EndedCursor
 from qo.values import (
     Blockers,
     GroupStatus,
@@ -29,6 +29,7 @@ from qo.values import (
     SlotInfo,
     Suspicion,
     UserUsage,
+    Wanted,
     WorkerInfo,
 )
 from tests.conformance.model.admission import DAY_MS
@@ -45,11 +46,20 @@ def comes_after(place: Cursor, cursor: Cursor, *, newest_first: bool) -> bool:
     return certain(place.last) > cursor.last
 
 
+def is_wanted(job: Job, wanted: Wanted) -> bool:
+    fields = ("user", "task", "parent", "project", "tier", "priority")
+    return (
+        wanted.get("status") in (None, job.status, job.state)
+        and all(wanted.get(field) in (None, getattr(job, field)) for field in fields)
+        and job.id.startswith(wanted.get("id_prefix") or "")
+    )
+
+
 class Reads(Upkeep):
     def job(self, job_id: str) -> Job:
-        return self.as_job(self.row(job_id))
+        return self.as_job(self.row(job_id), with_history=True)
 
-    def as_job(self, row: JobRow) -> Job:
+    def as_job(self, row: JobRow, *, with_history: bool = False) -> Job:
         return Job(
             id=row.id,
             task=row.task,
@@ -67,6 +77,7 @@ class Reads(Upkeep):
             parent=row.parent,
             phase=row.phase,
             unique=row.unique,
+            key=row.key if row.state is State.QUEUED else None,
             position=self.rank(row) if row.state is State.QUEUED else None,
             position_original=row.position_original,
             displaced=row.displaced,
@@ -88,7 +99,12 @@ class Reads(Upkeep):
             started_at=moment_or_none(row.started_at),
             confirmation_required_at=moment_or_none(row.confirmation_required_at),
             finished_at=moment_or_none(row.finished_at),
+            trace=row.trace,
+            history=row.history if with_history else None,
         )
+
+    def counts(self) -> dict[State, int]:
+        return dict(Counter(row.state for row in self.state.jobs.values()))
 
     def as_lease(self, lease: LeaseRow, *, with_payload: bool = True) -> Lease:
         row = self.state.jobs[lease.holder]
@@ -109,22 +125,17 @@ class Reads(Upkeep):
     def jobs(
         self,
         *,
-        status: str | None = None,
-        user: str | None = None,
-        task: str | None = None,
-        parent: str | None = None,
+        ids: Sequence[str] | None = None,
         limit: int = 100,
         newest_first: bool = False,
         after: str | None = None,
+        **wanted: Unpack[Wanted],
     ) -> JobsPage:
-        def is_wanted(job: Job) -> bool:
-            return (
-                (status is None or status in (job.status, job.state))
-                and (user is None or job.user == user)
-                and (task is None or job.task == task)
-                and (parent is None or job.parent == parent)
-            )
-
+        if ids is not None:
+            known = (job_id for job_id in dict.fromkeys(ids) if job_id in self.state.jobs)
+            return JobsPage(jobs=tuple(map(self.job, known)))
+        if wanted.get("ended"):
+            return self.ended_jobs(limit, newest_first, EndedCursor.read(after), wanted)
         others = [row for row in self.state.jobs.values() if row.state is not State.QUEUED]
         others.sort(key=lambda row: row.number, reverse=newest_first)
         found: list[Job] = []
@@ -135,26 +146,54 @@ class Reads(Upkeep):
             if not comes_after(place, cursor, newest_first=newest_first):
                 continue
             looked_at += 1
-            if is_wanted(job := self.as_job(row)):
+            if is_wanted(job := self.as_job(row, with_history=True), wanted):
                 found.append(job)
             if len(found) == limit or looked_at == self.bounds.page:
                 return JobsPage(jobs=tuple(found), next=place.text())
         return JobsPage(jobs=tuple(found))
 
-    def line(self, *, limit: int, after: str | None = None) -> LinePage:
+    def ended_jobs(self, limit: int, newest_first: bool, cursor: EndedCursor | None, wanted: Wanted) -> JobsPage:
+        ended = [row for row in self.state.jobs.values() if row.state in ENDED]
+        places = {EndedCursor(certain(row.finished_at), row.number): row for row in ended}
+        found: list[Job] = []
+        looked_at = 0
+        for place in sorted(places, reverse=newest_first):
+            if cursor is not None and (place >= cursor if newest_first else place <= cursor):
+                continue
+            looked_at += 1
+            if is_wanted(job := self.as_job(places[place], with_history=True), wanted):
+                found.append(job)
+            if len(found) == limit or looked_at == self.bounds.page:
+                return JobsPage(jobs=tuple(found), next=place.text())
+        return JobsPage(jobs=tuple(found))
+
+    def line(self, *, limit: int, after: str | None = None, around: str | None = None) -> LinePage:
+        if around is not None:
+            line, row = self.in_line(), self.row(around)
+            first = max(0, line.index(row) - limit) if row in line else len(line)
+            neighbours = line[first : line.index(row) + limit + 1] if row in line else []
+            return self.line_page(neighbours, following=None)
         cursor, at_most = Cursor.read(after), min(limit, self.bounds.page)
         behind = [row for row in self.in_line() if comes_after(Cursor(True, row.key), cursor, newest_first=False)]
         page = behind[:at_most]
+        following = Cursor(True, page[-1].key).text() if page and len(page) == at_most else None
+        return self.line_page(page, following=following)
+
+    def line_page(self, rows: Sequence[JobRow], *, following: str | None) -> LinePage:
         return LinePage(
-            jobs=tuple(self.as_in_line(row) for row in page),
+            jobs=tuple(self.as_in_line(row) for row in rows),
             queued=len(self.in_line()),
-            next=Cursor(True, page[-1].key).text() if page and len(page) == at_most else None,
+            next_sequence=self.state.next_sequence,
+            task_groups={name: options.groups for name, options in self.state.tasks.items() if options.groups},
+            next=following,
         )
 
     def as_in_line(self, row: JobRow) -> InLine:
         return InLine(
             id=row.id,
             task=row.task,
+            key=certain(row.key),
+            undisturbed_key=row.undisturbed_key,
             tier=row.tier,
             groups=self.groups_of_job(row),
             passed=row.passed,
@@ -297,8 +336,10 @@ class Reads(Upkeep):
             if name.startswith(prefix) and minute >= since_minute
         )
 
-    def audit(self, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-        newest_first = reversed(self.state.audit)
+    def audit(
+        self, *, subject: str | None = None, limit: int = 100, after: int | None = None
+    ) -> tuple[AuditEntry, ...]:
+        newest_first = [entry for entry in reversed(self.state.audit) if after is None or entry.id < after]
         return tuple(entry for entry in newest_first if subject is None or entry.subject == subject)[:limit]
 
     def observed(self, names: Sequence[str] = (), *, tasks: Sequence[str] = ()) -> Observed:
@@ -353,7 +394,7 @@ class Reads(Upkeep):
         return {
             "jobs": {
                 row.id: {
-                    "job": self.as_job(row),
+                    "job": self.as_job(row, with_history=True),
                     "key": row.key,
                     "parked": self.parked(row),
                     "due_at": row.due_at,
@@ -413,6 +454,7 @@ class Reads(Upkeep):
                 for ticket in state.tickets.values()
             },
             "open": self.open_groups(),
+            "states": self.counts(),
             "counts": dict(Counter(priority_of(certain(row.key)) for row in self.in_line())),
             "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
             "quota": dict(state.quota),

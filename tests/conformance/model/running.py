@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from qo.event import PROGRESS, STAGE
-from qo.job import State, moment
+from qo.job import Promise, State, moment
 from qo.policy.lifecycle import check_transition
 from qo.policy.ordering import joining_order
 from qo.values import (
@@ -97,7 +99,9 @@ class Running(Steps):
             now=now,
         )
         lease.started_in = self.groups_of_job(job)
-        job.state = State.STARTING
+        self.reach(job, State.STARTING, now)
+        if job.started_at is None:
+            self.count_promise(job, now)
         job.attempts += 1
         job.max_attempts = job.max_attempts or self.options_of(job.task).max_attempts or DEFAULT_MAX_ATTEMPTS
         job.started_at = now
@@ -109,6 +113,22 @@ class Running(Steps):
         self.count(f"wait:{job.priority}", waited_ms, now)
         self.tell(State.STARTING, job.id, {"worker": worker, "attempt": job.attempts}, now)
         return lease
+
+    def count_promise(self, job: JobRow, now: int) -> None:
+        promise = job.history.promise
+        if promise is None:
+            return
+        after = (moment(now) - promise.made_at).total_seconds()
+        is_kept = promise.lower_bound <= after <= promise.upper_bound
+        self.count(f"promise:{'kept' if is_kept else 'missed'}", round(after * 1000), now)
+
+    @step
+    def note_promises(self, ranges: Mapping[str, tuple[int, int]], *, now: int) -> None:
+        for job_id, (lower_ms, upper_ms) in ranges.items():
+            job = self.state.jobs.get(job_id)
+            if job is not None and job.state is State.QUEUED and job.started_at is None and job.history.promise is None:
+                promise = Promise(made_at=moment(now), lower_bound=lower_ms / 1000, upper_bound=upper_ms / 1000)
+                job.history = msgspec.structs.replace(job.history, promise=promise)
 
     # --- while a lease is held ------------------------------------------------------------------------------------
 
@@ -170,7 +190,7 @@ class Running(Steps):
             return Held(holder=advance.job_id, token=advance.token, lost=True)
         job = self.state.jobs[advance.job_id]
         if job.state is State.STARTING:
-            job.state = State.RUNNING
+            self.reach(job, State.RUNNING, now)
             self.tell(State.RUNNING, job.id, {}, now)
         if advance.message is not None:
             job.message = advance.message
@@ -179,6 +199,8 @@ class Running(Steps):
         if advance.iteration is not None:
             job.iterations = max(job.iterations, advance.iteration)
         if advance.stage is not None:
+            if advance.stage != job.stage:
+                self.note_status(job, advance.stage, now)
             job.stage = advance.stage
             self.tell(STAGE, job.id, {"stage": advance.stage, "message": advance.message}, now)
         if advance.progress is not None:
@@ -217,9 +239,11 @@ class Running(Steps):
             job.message = outcome.message
         becomes = becomes_of(outcome, job)
         if becomes in (State.SUCCEEDED, State.CONFIRMING) and job.state is State.STARTING:
-            job.state = State.RUNNING
+            self.reach(job, State.RUNNING, now)
             self.tell(State.RUNNING, job.id, {}, now)
         check_transition(job.id, job.state, becomes)
+        if becomes is not State.QUEUED:
+            self.note_attempt(job, lease, becomes, now, outcome.error)
         if becomes is State.SUCCEEDED:
             self.succeed(job, outcome, released, now)
         elif becomes is State.FAILED:
@@ -255,7 +279,7 @@ class Running(Steps):
         retry_after_ms = certain(outcome.retry_after_ms)
         self.count(f"ended:{State.SCHEDULED}", now - certain(job.started_at), now)
         self.leave_line(job)
-        job.state = State.SCHEDULED
+        self.reach(job, State.SCHEDULED, now)
         job.worker = job.token = None
         job.error = outcome.error
         job.run_at = now + retry_after_ms
@@ -265,7 +289,7 @@ class Running(Steps):
 
     def ask_for_confirmation(self, job: JobRow, outcome: Outcome, now: int) -> None:
         self.leave_line(job)
-        job.state = State.CONFIRMING
+        self.reach(job, State.CONFIRMING, now)
         job.worker = job.token = None
         job.message = outcome.message
         job.confirmation_required_at = now

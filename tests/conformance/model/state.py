@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from qo.event import AuditEntry, Event
-from qo.job import JobError, Progress, State
+from qo.job import JobError, JobHistory, Progress, State
 from qo.policy.ordering import FIRST_SEQUENCE
 from qo.values import DEFAULT_LEASE_MS, DEFAULT_TURN_AFTER, Mean, Record, Source, Standing, Suspicion, TaskOptions
 
 Value = TypeVar("Value")
+NO_HISTORY = JobHistory()
 
 
 def certain(value: Value | None) -> Value:
@@ -108,6 +109,9 @@ class JobRow:
     """the token of the last finish that was applied, and what that made of the job"""
     ended_state: State | None = None
     suspicion: Suspicion = Suspicion.NONE
+
+    trace: str | None = None
+    history: JobHistory = NO_HISTORY
 
 
 @dataclass

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
+from qo.job import State
 from qo.values import Bounds
 from tests.conformance.model.invariants import check_invariants
+from tests.conformance.model.line import MINUTE_MS
 from tests.conformance.model.reads import Reads
 
 Arguments = ParamSpec("Arguments")
@@ -30,6 +32,8 @@ def step(
             raise
         self.drop_empty_lanes()
         now = kwargs.get("now")
+        if isinstance(now, int):
+            self.note_depth(now)
         self.check_invariants(now if isinstance(now, int) else None)
         return answer
 
@@ -40,6 +44,11 @@ class Steps(Reads):
     def __init__(self, bounds: Bounds | None = None) -> None:
         super().__init__(bounds)
         self.before = self.state.copy()
+
+    def note_depth(self, now: int) -> None:
+        depth = len(self.in_line())
+        if depth != sum(job.state is State.QUEUED for job in self.before.jobs.values()):
+            self.state.series["depth", now // MINUTE_MS] = (depth, 0)
 
     def check_invariants(self, now: int | None) -> None:
         check_invariants(self, self.before, now)

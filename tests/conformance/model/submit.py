@@ -112,6 +112,7 @@ class Submitting(Steps):
             run_at=submission.run_at_ms,
             start_by=submission.start_by_ms,
             overdue_message=submission.overdue_message,
+            trace=submission.trace,
         )
         if submission.start_within_ms is not None:
             job.steady_start_by = self.steady(now) + submission.start_within_ms
@@ -144,7 +145,9 @@ class Submitting(Steps):
         return state is State.QUEUED or (state is State.SCHEDULED and is_short_delay)
 
     def accept(self, job: JobRow, now: int) -> None:
-        job.state = self.next_state(job, now)
+        state = self.next_state(job, now)
+        if state is not State.QUEUED:
+            self.reach(job, state, now)
         self.state.jobs[job.id] = job
         self.count("submitted", 0, now)
         if job.user is not None:
@@ -156,9 +159,9 @@ class Submitting(Steps):
         for group in self.groups_of_job(job):
             if group in self.state.groups:
                 self.state.groups[group].last_job = job.number
-        if job.state is State.QUEUED:
+        if state is State.QUEUED:
             self.join(job, now)
-        elif job.state is State.SCHEDULED:
+        elif state is State.SCHEDULED:
             self.wait_until_due(job)
             self.tell(State.SCHEDULED, job.id, {"run_at": job.run_at}, now)
         else:

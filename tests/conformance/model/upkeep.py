@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from qo.event import AGED, LEASE_LOST
-from qo.job import ENDED, JobError, State, moment
+from qo.job import ENDED, LOST, REVOKED, JobError, State, moment
 from qo.policy.figures import own_group_of
 from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
@@ -107,6 +107,7 @@ class Upkeep(Admission):
             return None
         job = self.state.jobs[lease.holder]
         ran_out = reason == "expired"
+        self.note_attempt(job, lease, LOST if ran_out else REVOKED, now)
         if job.cancel_wanted:
             self.end(job, State.CANCELLED, now)
         elif job.attempts >= certain(job.max_attempts):
@@ -229,6 +230,8 @@ class Upkeep(Admission):
         old = [(minute, name) for name, minute in self.state.series if 0 < minute < first_kept_minute]
         for minute, name in self.share_of(sorted(old)):
             count, total_ms = self.state.series.pop((name, minute))
+            if name == "depth":
+                continue
             group = own_group_of(name)
             if group is not None and (group not in self.state.groups or self.state.groups[group].limit is None):
                 continue

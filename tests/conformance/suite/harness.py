@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import count
 from typing import Any, TypedDict
 
+import msgspec
+
 from qo.job import Job, JobError, State
 from qo.store.contract import Store
 from qo.store.paging import read_jobs
@@ -92,6 +94,11 @@ async def submit_list(store: Store, submissions: Sequence[Submission], *, now: i
         for answer in await at(store, now).submit(submissions[start : start + 500]):
             jobs.append(accepted(answer).job)
     return jobs
+
+
+def without_history(job: Job) -> Job:
+    """The job as operations answer it that do not read its history."""
+    return msgspec.structs.replace(job, history=None)
 
 
 def numbered(prefix: str, amount: int) -> list[str]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from qo.errors import InvalidTransition, QoError
+from qo.errors import InvalidTransition, InvalidValue, QoError
 from qo.event import AuditEntry
 from qo.job import moment
+from qo.policy.actor import Actor
 from qo.store.contract import Store
 from qo.values import Source, TaskOptions, Unlimited
 from tests.conformance.suite.harness import (
@@ -41,14 +42,15 @@ async def test_a_submit_is_recorded_where_it_is_said_by_whom(store: Store) -> No
 async def test_changes_of_a_job_are_recorded_with_who_and_when(store: Store, by: str | None) -> None:
     await submit_all(store, "ab")
     await at(store, NOW + 1).set_priority(20, job_id="a", by=by)
-    await at(store, NOW + 2).move("a", before="b", by=by)
-    await at(store, NOW + 3).move("a", after="b", by=by)
+    moved = await at(store, NOW + 2).move("a", before="b", by=by)
+    again = await at(store, NOW + 3).move("a", after="b", by=by)
+    keys = [str(moved.key), str(again.key)]
     await at(store, NOW + 4).cancel(job_id="a", message="No.", by=by)
 
     assert await entries(store) == [
-        (by, "cancel", "a", {"message": "No."}),
-        (by, "move", "a", {"after": "b"}),
-        (by, "move", "a", {"before": "b"}),
+        (by, "cancel", "a", {"message": "No.", "from": "queued"}),
+        (by, "move", "a", {"after": "b", "from": {"priority": 50, "before": "b", "after": None}, "key": keys[1]}),
+        (by, "move", "a", {"before": "b", "from": {"priority": 20, "before": "b", "after": None}, "key": keys[0]}),
         (by, "priority", "a", {"priority": 20, "from": 50}),
     ]
     assert [entry.at for entry in await store.audit()] == [moment(NOW + at) for at in (4, 3, 2, 1)]
@@ -97,18 +99,18 @@ async def test_limits_pauses_and_releases_are_recorded_of_their_group(store: Sto
     await at(store, NOW).set_limits([Unlimited(group="gpu")], by="ops")
 
     assert await entries(store, subject="gpu") == [
-        ("ops", "limit", "gpu", {"limit": None, "source": 1, "from": 3}),
+        ("ops", "limit", "gpu", {"limit": None, "source": 1, "from": 3, "from_source": 1}),
         ("ops", "release", "gpu", {"slot": 0, "holder": "a", "force": True}),
         ("night", "resume", "gpu", {}),
         ("ops", "pause", "gpu", {}),
-        ("ops", "limit", "gpu", {"limit": 3, "source": 1, "from": None}),
+        ("ops", "limit", "gpu", {"limit": 3, "source": 1, "from": None, "from_source": None}),
     ]
 
 
 async def test_a_tier_is_recorded_of_its_user(store: Store) -> None:
     await at(store, NOW).set_tier("u1", standing("partner", user_limit=3), by="ops")
 
-    assert await entries(store) == [("ops", "tier", "u1", {"tier": "partner"})]
+    assert await entries(store) == [("ops", "tier", "u1", {"tier": "partner", "from": None})]
 
 
 async def test_limits_of_operators_and_the_configuration_are_recorded_and_no_others(store: Store) -> None:
@@ -118,8 +120,8 @@ async def test_limits_of_operators_and_the_configuration_are_recorded_and_no_oth
     await submit(store, "a", user="u1", standing=standing(user_limit=2))
 
     assert await entries(store) == [
-        ("qo", "limit", "group-CONFIGURATION", {"limit": 1, "source": 2, "from": None}),
-        ("qo", "limit", "group-OPERATOR", {"limit": 1, "source": 1, "from": None}),
+        ("qo", "limit", "group-CONFIGURATION", {"limit": 1, "source": 2, "from": None, "from_source": None}),
+        ("qo", "limit", "group-OPERATOR", {"limit": 1, "source": 1, "from": None, "from_source": None}),
     ]
 
 
@@ -165,3 +167,37 @@ async def test_the_newest_entries_come_first_of_a_subject_and_up_to_a_limit(stor
     assert [entry.subject for entry in await store.audit(limit=3)] == ["j2", "j5", "j4"]
     assert [entry.action for entry in await store.audit(subject="j2")] == ["priority", "submit"]
     assert await store.audit(subject="nobody") == ()
+
+
+@pytest.mark.parametrize("subject", [None, "a"])
+async def test_the_trail_comes_in_pages(store: Store, subject: str | None) -> None:
+    await submit_all(store, "ab")
+    for number in range(7):
+        await at(store, NOW + number).set_priority(20 + number, job_id="a")
+        await at(store, NOW + number).set_priority(20 + number, job_id="b")
+    whole = await store.audit(subject=subject)
+
+    found: list[AuditEntry] = []
+    while page := await store.audit(subject=subject, limit=3, after=found[-1].id if found else None):
+        found += page
+
+    assert (tuple(found), len(found)) == (whole, 14 if subject is None else 7)
+
+
+async def test_an_entry_says_with_which_role_from_where_and_in_which_batch(store: Store) -> None:
+    await submit(store, "a")
+    actor = Actor(name="ops", role="admin", address="10.0.0.7", batch="b1")
+    await at(store, NOW).set_priority(20, job_id="a", by=actor.text())
+
+    (entry,) = await store.audit()
+
+    assert (entry.by, entry.role, entry.address, entry.batch) == ("ops", "admin", "10.0.0.7", "b1")
+
+
+@pytest.mark.parametrize("by", ["ops\x1f", "\x1f", "a\x1fb\x1fc\x1fd\x1fe", "ops\x1fad\nmin"])
+async def test_a_text_that_is_no_actor_is_refused(store: Store, by: str) -> None:
+    await submit(store, "a")
+
+    with pytest.raises(InvalidValue, match=r"^by is "):
+        await at(store, NOW).set_priority(20, job_id="a", by=by)
+    assert await store.audit() == ()

@@ -65,10 +65,10 @@ async def test_each_change_of_a_registration_is_recorded_with_what_there_was_and
         LimitChange(limit=slow, before=Limit(group="slow", slots=5, source=Source.TASK)),
     )
     assert await audited(store) == [
-        ("w1", "limit", "gpu", {"limit": 2, "source": 2, "from": None}),
-        ("w1", "limit", "api", {"limit": 7, "source": 2, "from": None}),
-        ("w2", "limit", "gpu", {"limit": 99, "source": 2, "from": 2}),
-        ("w2", "limit", "slow", {"limit": 5, "source": 2, "from": 5}),
+        ("w1", "limit", "gpu", {"limit": 2, "source": 2, "from": None, "from_source": None}),
+        ("w1", "limit", "api", {"limit": 7, "source": 2, "from": None, "from_source": None}),
+        ("w2", "limit", "gpu", {"limit": 99, "source": 2, "from": 2, "from_source": 2}),
+        ("w2", "limit", "slow", {"limit": 5, "source": 2, "from": 5, "from_source": 4}),
     ]
     assert [detail for _, detail in await events_of(store, "gpu")] == [
         {"limit": 2, "source": 2},
@@ -154,10 +154,10 @@ async def test_exactly_these_adds_changes_and_removes_in_one_step_and_records_ea
         "new": (5, "CONFIGURATION"),
     }
     assert (await audited(store))[4:] == [
-        ("ops", "limit", "gpu", {"limit": 3, "source": 2, "from": 2}),
-        ("ops", "limit", "new", {"limit": 5, "source": 2, "from": None}),
-        ("ops", "limit", "old", {"limit": None, "source": 2, "from": 1}),
-        ("ops", "limit", "older", {"limit": None, "source": 2, "from": 4}),
+        ("ops", "limit", "gpu", {"limit": 3, "source": 2, "from": 2, "from_source": 2}),
+        ("ops", "limit", "new", {"limit": 5, "source": 2, "from": None, "from_source": None}),
+        ("ops", "limit", "old", {"limit": None, "source": 2, "from": 1, "from_source": 2}),
+        ("ops", "limit", "older", {"limit": None, "source": 2, "from": 4, "from_source": 2}),
     ]
 
 
@@ -234,4 +234,6 @@ async def test_a_limit_is_removed_only_if_it_is_of_the_source_that_is_named(stor
         await at(store, NOW).set_limits([Unlimited(group=group, only=Source.TASK)], by="code")
 
     assert await limits_of(store) == {"gpu": (2, "OPERATOR")}
-    assert (await audited(store))[1:] == [("code", "limit", "api", {"limit": None, "source": 4, "from": 2})]
+    assert (await audited(store))[1:] == [
+        ("code", "limit", "api", {"limit": None, "source": 4, "from": 2, "from_source": 4})
+    ]

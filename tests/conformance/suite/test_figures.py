@@ -55,8 +55,8 @@ async def test_figures_are_read_by_name_and_from_a_minute_on(store: Store) -> No
 
     since = await store.series(since_minute=NOW // MINUTE + 1)
 
-    assert {point.name for point in await store.series()} == {"submitted", "wait:50"}
-    assert [(point.name, point.count) for point in since] == [("submitted", 1)]
+    assert {point.name for point in await store.series()} == {"submitted", "wait:50", "depth"}
+    assert [(point.name, point.count) for point in since] == [("depth", 1), ("submitted", 1)]
     assert await store.series(prefix="wait:7") == ()
 
 

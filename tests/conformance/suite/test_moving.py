@@ -32,7 +32,7 @@ async def test_a_moved_job_stands_directly_beside_the_other(
 ) -> None:
     await submit_all(store, "abcde")
 
-    await at(store, NOW).move(moved, **sides)
+    await at(store, NOW).move(moved, before=sides.get("before"), after=sides.get("after"))
 
     assert await line(store) == order.split()
     assert ids(await claim(store, capacity=5)) == order.split()

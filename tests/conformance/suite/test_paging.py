@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 
-from qo.errors import InvalidValue
+from qo.errors import InvalidValue, JobNotFound
 from qo.job import State
 from qo.store.contract import Store
-from tests.conformance.suite.harness import NOW, at, claim, finish, numbered, submit, submit_all, succeed
+from qo.values import Wanted
+from tests.conformance.suite.harness import (
+    NOW,
+    at,
+    claim,
+    finish,
+    numbered,
+    standing,
+    start,
+    submit,
+    submit_all,
+    succeed,
+)
 
 bounded_by = pytest.mark.bounded_by
 
@@ -35,24 +47,25 @@ async def in_all_places(store: Store) -> None:
     leases = await claim(store, capacity=4)
     await succeed(store, leases[0])
     await finish(store, leases[1], State.CANCELLED)
-    await submit(store, "later", run_at_ms=NOW + 10**6)
+    await submit(
+        store, "later", run_at_ms=NOW + 10**6, user="u2", project="p1", standing=standing("partner"), priority=20
+    )
     await submit_all(store, numbered("q", 5), user="u1", parent="p")
 
 
-class Filter(TypedDict, total=False):
-    status: str
-    user: str
-    task: str
-    parent: str
-
-
-FILTERS: tuple[Filter, ...] = (
+FILTERS: tuple[Wanted, ...] = (
     {},
     {"user": "u1"},
     {"parent": "p"},
     {"task": "work"},
     {"status": "queued"},
     {"status": "running"},
+    {"project": "p1"},
+    {"tier": "partner"},
+    {"priority": 20},
+    {"id_prefix": "run0000"},
+    {"ended": True},
+    {"ended": True, "status": "cancelled", "user": "u1"},
 )
 
 
@@ -119,6 +132,12 @@ async def test_bounded_pages_together_are_the_whole_list(store: Store, newest_fi
         ({"user": "u1", "status": "succeeded"}, ["run00001"]),
         ({"parent": "p"}, numbered("q", 5)),
         ({"status": "scheduled"}, ["later"]),
+        ({"project": "p1"}, ["later"]),
+        ({"tier": "partner"}, ["later"]),
+        ({"priority": 20}, ["later"]),
+        ({"id_prefix": "q0000", "user": "u1"}, numbered("q", 5)),
+        ({"ended": True}, ["run00002", "run00001"] if newest_first else ["run00001", "run00002"]),
+        ({"ended": True, "status": "queued"}, []),
     ):
         assert joined(await pages_of(store, limit=4, newest_first=newest_first, **wanted)) == whole, wanted
 
@@ -146,8 +165,88 @@ async def test_with_no_limit_the_line_is_only_counted(store: Store) -> None:
     assert (page.jobs, page.queued, page.next) == ((), 2, None)
 
 
+async def test_jobs_are_read_by_their_ids_in_the_order_asked_for(store: Store) -> None:
+    await in_all_places(store)
+
+    page = await store.jobs(ids=["run00001", "nobody", "q00002", "later", "q00002"])
+
+    assert [(job.id, job.position) for job in page.jobs] == [("run00001", None), ("q00002", 2), ("later", None)]
+    assert page.jobs[0] == await store.job("run00001")
+    assert (page.next, (await store.jobs(ids=[])).jobs) == (None, ())
+
+
+async def test_more_ids_than_a_call_takes_are_refused(store: Store) -> None:
+    with pytest.raises(InvalidValue, match="ids has 1001 ids; name at most 1000 in one call"):
+        await store.jobs(ids=numbered("j", 1001))
+
+
+@pytest.mark.parametrize(
+    ("job_id", "neighbours"),
+    [
+        ("q00001", ["q00001", "q00002", "q00003"]),
+        ("q00003", ["q00001", "q00002", "q00003", "q00004", "q00005"]),
+        ("q00005", ["q00003", "q00004", "q00005"]),
+        ("later", []),
+    ],
+)
+async def test_the_line_around_a_job(store: Store, job_id: str, neighbours: list[str]) -> None:
+    await in_all_places(store)
+
+    page = await store.line(limit=2, around=job_id)
+
+    assert ([job.id for job in page.jobs], page.queued, page.next) == (neighbours, 5, None)
+
+
+async def test_there_is_no_line_around_a_job_that_is_not_there(store: Store) -> None:
+    with pytest.raises(JobNotFound):
+        await store.line(limit=2, around="nobody")
+
+
 @pytest.mark.parametrize("after", ["", "x", "l", "l-1", "q1", "l" + "9" * 17, "o 1", "1", 7, "l٣"])
 async def test_a_cursor_that_no_page_answered_is_refused(store: Store, after: Any) -> None:
     for read in (store.jobs(after=after), store.line(limit=1, after=after)):
         with pytest.raises(InvalidValue, match=r"after is .*; use the next of the page before"):
             await read
+
+
+async def test_ended_jobs_come_in_the_order_of_their_ends(store: Store) -> None:
+    leases = {lease.job_id: lease for lease in [await start(store, job_id) for job_id in "abcde"]}
+    for number, job_id in enumerate("cab"):
+        await succeed(store, leases[job_id], now=NOW + number)
+    await succeed(store, leases["e"], leases["d"], now=NOW + 2)
+
+    newest = joined(await pages_of(store, limit=2, ended=True, newest_first=True))
+    oldest = joined(await pages_of(store, limit=1, ended=True))
+
+    assert newest == ["e", "d", "b", "a", "c"]
+    assert oldest == ["c", "a", "b", "d", "e"]
+
+
+async def test_a_page_of_ended_jobs_goes_on_where_one_was_that_is_retried(store: Store) -> None:
+    leases = {lease.job_id: lease for lease in [await start(store, job_id) for job_id in "abc"]}
+    for number, job_id in enumerate("abc"):
+        await finish(store, leases[job_id], State.FAILED, now=NOW + number)
+
+    first = await store.jobs(limit=2, ended=True, newest_first=True)
+    await at(store, NOW + 5).retry("b")
+    second = await store.jobs(limit=2, ended=True, newest_first=True, after=first.next)
+
+    assert [[job.id for job in page.jobs] for page in (first, second)] == [["c", "b"], ["a"]]
+
+
+@bounded_by(page=3)
+async def test_a_page_of_ended_jobs_looks_at_its_bound_only(store: Store) -> None:
+    for job_id in numbered("j", 8):
+        await succeed(store, await start(store, job_id, task="often"))
+    await succeed(store, await start(store, "wanted", task="seldom"))
+
+    pages = await pages_of(store, limit=5, ended=True, task="seldom")
+
+    assert len(pages) > 1
+    assert joined(pages) == ["wanted"]
+
+
+@pytest.mark.parametrize("after", ["", "e", "e1", "e1-", "l1", "o1", "e-1-1", 7])
+async def test_a_cursor_of_ended_jobs_that_no_page_answered_is_refused(store: Store, after: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"after is .*; use the next of the page before"):
+        await store.jobs(ended=True, after=after)

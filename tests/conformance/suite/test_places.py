@@ -273,7 +273,8 @@ async def test_whatever_people_do_the_count_is_that_of_jobs_ahead_that_joined_la
             await at(store, NOW).set_priority(rng.choice([10, 30, 50, 90]), job_id=rng.choice(await line(store)))
         if number % 4 == 1 and number > 20:
             moved, other = rng.sample(await line(store), 2)
-            await at(store, NOW).move(moved, **{rng.choice(["before", "after"]): other})
+            before, after = rng.choice([(other, None), (None, other)])
+            await at(store, NOW).move(moved, before=before, after=after)
         if number % 6 == 2:
             (lease,) = await claim(store)
             if rng.random() < 0.5:

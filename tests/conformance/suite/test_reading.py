@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from qo.errors import JobNotFound
-from qo.job import Job, State, moment
+from qo.job import Job, JobHistory, Reached, State, moment
+from qo.policy.ordering import FIRST_SEQUENCE, drawn_place, order_key
 from qo.store.contract import Store
 from qo.values import GroupStatus, InLine, Source, TaskOptions, UserUsage
 from tests.conformance.suite.harness import (
@@ -32,6 +33,7 @@ from tests.conformance.suite.harness import (
     submit,
     submit_all,
     succeed,
+    without_history,
 )
 
 
@@ -53,7 +55,8 @@ async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
         standing=standing("partner", iterations_batch=3, iterations_max=9),
     )
 
-    assert await store.job("a") == Job(
+    read = await store.job("a")
+    assert read == Job(
         id="a",
         task="build",
         state=State.QUEUED,
@@ -71,6 +74,7 @@ async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
         parent="107",
         phase=1,
         unique="k",
+        key=read.key,
         position=1,
         position_original=1,
         iterations_batch=3,
@@ -78,6 +82,7 @@ async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
         iterations_max=9,
         timeout_seconds=1.5,
         joined_at=moment(NOW),
+        history=JobHistory(states=(Reached("queued", moment(NOW)),)),
     )  # fmt: skip
     assert await store.payload("a") == (b'{"n": 1}', None)
 
@@ -85,7 +90,7 @@ async def test_a_job_is_read_with_everything_it_was_given(store: Store) -> None:
 async def test_a_submit_answers_with_the_job_as_it_is_read(store: Store) -> None:
     job = await submit(store, "a", user="u1", run_at_ms=NOW + HOUR)
 
-    assert job == await store.job("a")
+    assert job == without_history(await store.job("a"))
 
 
 @pytest.mark.parametrize("read", ["job", "payload", "blockers"])
@@ -234,18 +239,53 @@ async def test_only_jobs_in_line_are_counted_and_have_a_position(store: Store) -
 
 async def test_the_line_is_read_with_what_its_jobs_compete_for(store: Store) -> None:
     await register(store, "w1", TaskOptions(name="build", groups=("gpu",)))
-    await submit(store, "a", task="build", user="u1", project="p1", standing=standing("partner"), groups=("api",))
+    boosted = standing("partner", boost=2)
+    await submit(store, "a", task="build", user="u1", project="p1", standing=boosted, groups=("api",))
     await submit(store, "b", task="mail", parent="107", phase=1, priority=20)
 
-    assert (await store.line(limit=10)).jobs == (
-        InLine(id="b", task="mail", groups=("global", "mail", "priority:20", "parent:107")),
+    page = await store.line(limit=10)
+
+    assert page.jobs == (
+        InLine(
+            id="b",
+            task="mail",
+            key=order_key(20, drawn_place(page.next_sequence - 1, 0)),
+            groups=("global", "mail", "priority:20", "parent:107"),
+        ),
         InLine(
             id="a",
             task="build",
+            key=order_key(50, drawn_place(page.next_sequence - 2, 2)),
             tier="partner",
             groups=("global", "build", "priority:50", "user:u1", "project:p1", "tier:partner", "gpu", "api"),
         ),
     )
+
+
+async def test_the_line_says_where_a_moved_job_would_stand_by_itself(store: Store) -> None:
+    for name in ("a", "b", "c"):
+        await submit(store, name)
+    before = {job.id: job.key for job in (await store.line(limit=10)).jobs}
+
+    await store.move("c", before="a")
+
+    line = {job.id: job for job in (await store.line(limit=10)).jobs}
+    assert list(line) == ["c", "a", "b"]
+    assert (line["c"].undisturbed_key, line["b"].undisturbed_key) == (before["c"], None)
+
+
+async def test_the_line_says_where_the_next_job_will_stand_and_which_groups_its_task_adds(store: Store) -> None:
+    assert (await store.line(limit=0)).next_sequence == FIRST_SEQUENCE
+    await register(store, "w1", TaskOptions(name="build", groups=("gpu", "api")), TaskOptions(name="mail"))
+    await submit(store, "gone")
+    await claim(store)
+    before = await store.line(limit=0)
+    await submit(store, "next", priority=20)
+
+    (job,) = (await store.line(limit=10)).jobs
+
+    assert before.task_groups == {"build": ("gpu", "api")}
+    assert job.key == order_key(20, drawn_place(before.next_sequence, 0))
 
 
 async def test_the_line_has_those_that_are_put_aside_and_nobody_who_is_not_in_it(store: Store) -> None:

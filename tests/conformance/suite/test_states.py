@@ -224,7 +224,7 @@ async def test_where_a_cancel_is_wanted_a_run_that_ended_all_the_same_counts(sto
 async def test_what_has_ended_cannot_be_cancelled_and_says_what_is_allowed(store: Store, present: State) -> None:
     await job_in(store, present)
 
-    with pytest.raises(InvalidTransition, match=f"'job' is {present.value} and cannot become cancelled"):
+    with pytest.raises(InvalidTransition, match=f"'job' is {present.value}; only a job that has not ended"):
         await at(store, NOW).cancel(job_id="job")
 
 

@@ -306,6 +306,18 @@ async def test_a_turn_that_keeps_nothing_gives_its_row_to_the_next(store: Store)
 
 
 @pytest.mark.bounded_by(turns=1)
+async def test_a_turn_ends_for_another_one_though_both_are_passed_in_the_same_walk(store: Store) -> None:
+    await prepare(store, "work", "other")
+    await succeed(store, await pass_once(store, "resting", task="nobody"))
+    assert await has_turn(store, "resting")
+
+    await pass_once(store, "next", task="other", priority=10)
+
+    assert await has_turn(store, "next")
+    assert not await has_turn(store, "resting")
+
+
+@pytest.mark.bounded_by(turns=1)
 async def test_a_turn_that_keeps_slots_keeps_its_row_until_it_ends(store: Store) -> None:
     await prepare(store, "work", "other")
     await succeed(store, await pass_once(store, "has-it", priority=10))
@@ -329,6 +341,22 @@ async def test_a_job_of_more_groups_than_turns_may_have_in_all_takes_none(store:
     await pass_once(store, "turn", groups=("gpu", "api"))
 
     assert not await has_turn(store, "turn")  # its task, its priority, gpu and api are four
+
+
+async def test_a_job_left_to_its_worker_stays_the_first_of_its_lane_when_a_turn_blocks_the_next_one(
+    store: Store,
+) -> None:
+    await prepare(store)
+    await start(store, "busy", groups=("api",))
+    await succeed(store, await pass_once(store, "turn"))
+    await submit(store, "early", groups=("gpu",))
+    await submit(store, "late", groups=("gpu",))
+    await at(store, NOW).move("early", before="turn")
+
+    await acquire(store, "caller", "gpu", wait_ms=HOUR)
+
+    assert ids(await claim(store, capacity=5)) == ["early"]
+    assert await kept_for(store, "gpu") == ["turn"]
 
 
 # --- how a turn ends --------------------------------------------------------------------------------------------

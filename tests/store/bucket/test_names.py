@@ -122,4 +122,4 @@ def test_without_its_driver_the_error_says_what_to_install() -> None:
     told = subprocess.run([sys.executable, "-c", WITHOUT_THE_DRIVER], capture_output=True, text=True).stderr
 
     assert "SettingsError" in told
-    assert "install qo[s3]" in told
+    assert "install it with: pip install 'qo-queue[s3]'." in told

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from qo.job import State
 from qo.store.redis.rows import JobRow, decode_row
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 PACKED_ROWS = {"jobs", "groups", "leases", "tickets", "users", "tasks", "workers", "averages", "audit", "records"}
 PACKED_ROWS |= {"idle_workers"}
 CONTENTS = {"payloads", "checkpoints", "results"}
-ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents", "kept"}
+ROWS = {*PACKED_ROWS, *CONTENTS, "contacts", "counters", "schema", "events", "parents", "kept", "outbox"}
 PACKED = {*PACKED_ROWS, "claims"}
 FAMILIES_OF_ROWS = ("quota:", "figures:", "errors:", "reply:")
 
@@ -27,6 +28,9 @@ COUNTERS = [
     *("token_at_gap", "waiting_callers", "soonest_due", "soonest_spans", "soonest_closed", "soonest_expiry"),
     *("soonest_ticket_expiry", "in_line", "turns", "turn_after", "kept", "soonest_start_by", "soonest_steady_start_by"),
     "suspects",
+    *(f"state:{state}" for state in State),
+    *("outbox_max", "outbox_added", "outbox_recorded", "outbox_newest", "outbox_dropped", "outbox_drops"),
+    "outbox_payloads",
 ]
 """in the order in which `lib/counters.lua` keeps them"""
 
@@ -83,6 +87,8 @@ def _decoded(name: str, kind: str, value: Any) -> dict[Any, Any]:
             return {member.decode(): None for member in value}
         case "list":
             return {index: element.decode() for index, element in enumerate(value)}
+        case "stream" if name == "outbox":
+            return {int(id_.removesuffix(b"-0")): dict(_pairs(fields)) for id_, fields in value}
         case "stream":
             return {int(id_.removesuffix(b"-0")): _entry(dict(_pairs(fields))) for id_, fields in value}
         case _ if name == "counters":

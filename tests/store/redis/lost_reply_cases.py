@@ -381,6 +381,12 @@ async def of_ended_jobs(store: Store) -> AsyncIterator[Step]:
 # --- figures and service data -----------------------------------------------------------------------------------
 
 
+@case("note_promises")
+async def of_a_job_in_line(store: Store) -> AsyncIterator[Step]:
+    await submit(store, "a")
+    yield step("note_promises", {"a": (0, 1000)}, now=NOW)
+
+
 @case("observe:averages")
 async def of_a_value(store: Store) -> AsyncIterator[Step]:
     yield step("observe", [(RUN, 9.0)])

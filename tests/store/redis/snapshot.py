@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from qo.event import AuditEntry, Event
+from qo.event import Event
 from qo.job import State, moment
+from qo.policy.audit import audit_entry
 from qo.policy.ordering import priority_of
 from qo.store.redis.rows import plain_token, to_job
 from qo.store.row import groups_of_row
@@ -70,6 +71,11 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
             }
             for holder, ticket in keys["tickets"].items()
         },
+        "states": {
+            State(name.removeprefix("state:")): count
+            for name, count in counters.items()
+            if name.startswith("state:") and count != 0
+        },
         "open": sorted(
             (*task_and_suspicion(source), group, key)
             for source, opened in keys.family("open:")
@@ -97,9 +103,7 @@ async def snapshot(store: RedisStore) -> dict[str, Any]:
         },
         "events": _events(keys, oldest=counters.get("oldest_event", 1)),
         "audit": [
-            AuditEntry(
-                id=id_, at=moment(at), by=by or None, action=action, subject=subject, detail=msgspec.json.decode(detail)
-            )
+            audit_entry(id_, moment(at), by or None, action, subject, msgspec.json.decode(detail))
             for id_, (at, by, action, subject, detail) in audit_entries(keys)
         ],
         "series": {
@@ -138,6 +142,7 @@ def _jobs(keys: Keys) -> dict[str, Any]:
                 ),
                 position=positions.get(row.number),
                 result=keys["results"].get(row.number),
+                with_history=True,
             ),
             "key": row.key,
             "parked": parked_in(keys, lane_of_job(row)) if row.state == State.QUEUED else None,

@@ -164,4 +164,4 @@ def test_without_the_driver_the_sentence_says_what_to_install() -> None:
     program = "import sys; sys.modules['hiredis'] = None; import qo.store.redis.server.client"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=Path(__file__).parent)
 
-    assert "install qo[redis]" in ended.stderr.splitlines()[-1]
+    assert "install it with: pip install 'qo-queue[redis]'." in ended.stderr.splitlines()[-1]

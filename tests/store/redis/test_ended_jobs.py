@@ -9,6 +9,7 @@ import pytest
 from qo.job import Job
 from qo.store.paging import read_jobs
 from qo.store.redis import RedisStore
+from qo.values import Wanted
 from tests.conformance.suite.harness import NOW, at, claim, numbered, standing, submit_all, succeed
 from tests.servers.redis import Kind, shared_server
 from tests.store.redis.redis_calls import KINDS, new_namespace
@@ -71,7 +72,8 @@ async def test_a_page_of_jobs_is_read_without_the_others(kind: Kind, of: str, ne
     pages: list[tuple[Job, ...]] = []
 
     async def read(name: str) -> None:
-        pages.append((await store.jobs(**{of: name}, limit=7, newest_first=newest_first)).jobs)
+        wanted = Wanted(user=name) if of == "user" else Wanted(parent=name)
+        pages.append((await store.jobs(limit=7, newest_first=newest_first, **wanted)).jobs)
 
     few, many = await looks_at_rows(store, read("few")), await looks_at_rows(store, read("many"))
 

@@ -1,4 +1,4 @@
-"""What `docs/stores.md` says of the Redis store is so: its keys, its files, its urls, its commands."""
+"""What `docs/stores.md` and `docs/internals/stores.md` say of the Redis store is so: keys, files, urls, commands."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from qo.store.outbox import OutboxOptions
 from qo.store.redis import RedisStore
 from qo.store.redis.server.address import parse_server_url
 from qo.values import Average, Keep, Limit, Source, TaskOptions, UpkeepRules
@@ -41,7 +42,7 @@ from tests.store.redis.redis_calls import KINDS, eventually
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "src/qo/store/redis"
-PAGE = (ROOT / "docs/stores.md").read_text()
+PAGE = (ROOT / "docs/stores.md").read_text() + (ROOT / "docs/internals/stores.md").read_text()
 ROW = re.compile(r"^\| `([^`]+)` \| (hash|list|set|sorted set|stream|string) \| .* \| (.*) \|$", re.MULTILINE)
 CHANNEL = re.compile(r"^\| `(events|signals:|wake:)", re.MULTILINE)
 KEY_IN_SCRIPT = re.compile(r"(?:\bkey\(|prefix \.\. )'(\w+:?)'")
@@ -199,6 +200,12 @@ async def turns(store: RedisStore) -> None:
     assert await claim(store, tasks=["turning"]) == []
 
 
+async def history(store: RedisStore) -> None:
+    assert store.outbox is not None
+    await store.outbox.configure(OutboxOptions(most=1000))
+    await submit(store, "recorded")
+
+
 async def what_is_counted(store: RedisStore) -> None:
     await store.observe([(Average(name="seconds", first=1.0, weight=0.5), 2.0)])
     await store.observe(errors={"work": [0.5]})
@@ -216,7 +223,8 @@ async def retention(store: RedisStore) -> None:
 
 
 CHAPTERS = (
-    *(idle_worker, draining_worker, line_and_limits, people_and_time, callers, turns, what_is_counted, retention),
+    *(idle_worker, draining_worker, line_and_limits, people_and_time, callers, turns, history, what_is_counted),
+    retention,
 )
 """of a varied history; each leaves keys that a later one may remove, so all are looked at after each"""
 

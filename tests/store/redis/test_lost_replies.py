@@ -18,6 +18,7 @@ from qo.store.redis.store import RedisStore
 from qo.values import Accepted, Bounds
 from tests.conformance.machine.side_by_side import differences_between
 from tests.conformance.suite import harness
+from tests.conformance.suite.harness import without_history
 from tests.servers.redis import Kind, shared_server
 from tests.store.redis.losing_replies import losing_replies
 from tests.store.redis.lost_reply_cases import CASES, PORTIONS, UPKEEP
@@ -35,7 +36,9 @@ def known_already(played: Played, losses: int) -> None:
     """It is in line or beyond: the job as it is now, without what was said of other limits when it was accepted."""
     jobs = played["state"]["jobs"]
     played["answer"] = [
-        replace(one, job=jobs[one.job.id]["job"], known=True, ignored=()) if isinstance(one, Accepted) else one
+        replace(one, job=without_history(jobs[one.job.id]["job"]), known=True, ignored=())
+        if isinstance(one, Accepted)
+        else one
         for one in played["answer"]
     ]
 

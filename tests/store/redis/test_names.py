@@ -219,7 +219,7 @@ def people_change_things(both: SideBySide, names: Names) -> None:
 
 def figures_and_records(both: SideBySide, names: Names) -> None:
     for number, name in enumerate(names.records):
-        both.do("put_record", name, {"number": number}, version=0)
+        both.do("put_record", name, {"number": number}, version=0, now=START + 2)
     both.do("records", prefix=names.records[0])
     both.do("records", prefix=names.records[0][:1])
     both.do("records", names.records[1])

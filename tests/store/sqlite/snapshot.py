@@ -7,8 +7,9 @@ from typing import Any
 import apsw
 import msgspec
 
-from qo.event import AuditEntry, Event
+from qo.event import Event
 from qo.job import State, moment
+from qo.policy.audit import audit_entry
 from qo.store.sqlite import SQLiteStore
 from qo.store.sqlite.operations import read_jobs as reading
 from qo.store.sqlite.shared import sql
@@ -54,6 +55,11 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
             }
             for holder, key, groups, parked, expires_at, lease_ms, wait_ms, passed, turn in sql.rows(db, TICKETS)
         },
+        "states": {
+            State(name.removeprefix("state:")): count
+            for name, count in counters.items()
+            if name.startswith("state:") and count != 0
+        },
         "open": sorted(sql.rows(db, "SELECT task, suspicion, grp, key FROM open")),
         "counts": dict(sql.rows(db, "SELECT priority, waiting FROM line_count WHERE waiting != 0")),
         "users": {
@@ -80,7 +86,7 @@ def _snapshot(db: apsw.Connection) -> dict[str, Any]:
             for id_, at, kind, subject, detail in sql.rows(db, "SELECT * FROM event ORDER BY id")
         ],
         "audit": [
-            AuditEntry(id=id_, at=moment(at), by=by, action=action, subject=subject, detail=decode(detail))
+            audit_entry(id_, moment(at), by, action, subject, decode(detail))
             for id_, at, by, action, subject, detail in sql.rows(db, "SELECT * FROM audit ORDER BY id")
         ],
         "series": {
@@ -110,7 +116,7 @@ def _job(db: apsw.Connection, row: Any) -> dict[str, Any]:
     payload, checkpoint, contact, overdue_message = sql.row(db, kept, (row.number,))
     assert row.has_contact == (contact is not None)
     return {
-        "job": reading.job_now(db, row.id),
+        "job": reading.job_now(db, row.id, with_history=True),
         "key": row.key,
         "parked": None if row.lane is None else sql.value(db, FIRST_OF_LANE, (row.lane,)),
         "due_at": row.due_at,

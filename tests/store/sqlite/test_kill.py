@@ -45,7 +45,7 @@ EVERYTHING = 1_000_000
 
 READING = {
     "job", "payload", "jobs", "line", "positions", "parent", "blockers", "leases", "groups", "usage", "series", "audit",
-    "observed", "events", "signals", "wait_for_work", "records", "workers",
+    "observed", "events", "signals", "wait_for_work", "records", "workers", "counts",
 }  # fmt: skip
 OPERATIONS = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
 # Whatever else a store can do writes, also what is added to it some day: that is then missing in the diary.
@@ -84,6 +84,16 @@ async def test_two_processes_on_one_file_killed_200_times_lose_double_and_leak_n
     await check_everything_is_freed_and_ends_once(store, diary)
     await store.close()
     assert apsw.Connection(str(path)).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_a_line_of_the_diary_that_a_kill_cut_in_two_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "p1").write_text("p1 begin finish:failed\np1 answered finish:failed one fai")
+    (tmp_path / "p2").write_text("p2 begin finish:failed\np2 answered finish:failed two failed\n")
+
+    diary = Diary(tmp_path)
+
+    assert diary.ended_as(State.FAILED) == ["two"]
+    assert diary.interrupted() == {"finish:failed": 1}
 
 
 # --- what was done --------------------------------------------------------------------------------------------

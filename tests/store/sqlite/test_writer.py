@@ -13,6 +13,7 @@ import pytest
 from qo.errors import JobNotFound, StoreUnavailable
 from qo.store.sqlite import SQLiteStore
 from qo.store.sqlite.operations import read_jobs as reading
+from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.view import View
 from qo.values import Bounds, Renewal
 from tests.conformance.suite.harness import NOW, at, submission, submit
@@ -200,3 +201,21 @@ async def test_the_writer_lives_on_after_a_commit_that_failed_in_whatever_way(st
     await store.writer.call(mend)
     await submit(store, "accepted")
     assert [job.id for job in (await store.jobs()).jobs] == ["accepted"]
+
+
+async def test_all_that_one_look_reads_is_of_one_state(store: SQLiteStore) -> None:
+    await submit(store, "a")
+
+    def count(db: apsw.Connection) -> int:
+        found: int = sql.value(db, "SELECT count(*) FROM job")
+        return found
+
+    def count_before_and_after_another_process_writes(db: apsw.Connection) -> tuple[int, int]:
+        before = count(db)
+        other = apsw.Connection(db.filename)
+        other.execute("DELETE FROM job")
+        other.close()
+        return before, count(db)
+
+    assert await store.look(count_before_and_after_another_process_writes) == (1, 1)
+    assert await store.look(count) == 0

@@ -25,7 +25,7 @@ from qo.store.bucket.address import BucketAddress
 try:
     import obstore
 except ImportError:
-    raise SettingsError("Slots on a bucket need a driver: install qo[s3] (pip install 'qo-queue[s3]').") from None
+    raise SettingsError("Slots on a bucket need a driver; install it with: pip install 'qo-queue[s3]'.") from None
 
 from obstore.exceptions import (
     AlreadyExistsError,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qo.errors import InvalidTransition, JobNotFound, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
+from qo.errors import JobNotFound, LeaseAlive, MoveRefused, ParentNotFound, SlotNotFound
 from qo.event import AuditEntry
 from qo.job import Job, State, moment
+from qo.policy.audit import audit_entry
+from qo.policy.lifecycle import Change, key_is_free, phase_succeeded, refused_retry
 from qo.store.redis import wire
 from qo.store.redis.calling import Given, check_refusal, refused
 from qo.store.redis.rows import Reply
@@ -38,6 +40,7 @@ from qo.values import (
 
 def nothing(reply: Reply, given: Given) -> None:
     """The answer of an operation that returns nothing."""
+    check_refusal(reply)
 
 
 # --- a job's way through ----------------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ def finish(reply: Reply, given: Given) -> list[Finished]:
 
 
 def set_priority(reply: Reply, given: Given) -> tuple[Job, ...]:
-    check_refusal(reply, wanted="a job of another priority", parent=given["parent"])
+    check_refusal(reply, wanted=Change.PRIORITY, parent=given["parent"])
     return reply.jobs()
 
 
@@ -86,34 +89,33 @@ def move(reply: Reply, given: Given) -> Job:
             f"Job {given['job_id']!r} cannot be moved there: no place is left between its neighbours, even when "
             f"{reply.answer['detail']['at_most']} of them are spread out; move it beside another job."
         )
-    check_refusal(reply, wanted="moved in the line, in which it does not stand")
+    check_refusal(reply, wanted=Change.MOVE)
     return reply.jobs()[0]
 
 
 def cancel(reply: Reply, given: Given) -> tuple[Job, ...]:
-    check_refusal(reply, wanted=State.CANCELLED, parent=given["parent"])
+    check_refusal(reply, wanted=Change.CANCEL, parent=given["parent"])
     return reply.jobs()
 
 
 def retry(reply: Reply, given: Given) -> Job:
     if refused(reply) == "unique_taken":
         taken = reply.answer["detail"]
-        allowed = f"nothing while job {taken['by']!r} with the same unique key {taken['key']!r} is unfinished"
-        raise InvalidTransition(f"Job {given['job_id']!r}", taken["state"], "retried", allowed)
+        raise refused_retry(given["job_id"], taken["state"], until=key_is_free(taken["by"], taken["key"]))
     if refused(reply) == "phase_waits":
         waits = reply.answer["detail"]
-        allowed = f"nothing until phase {waits['phase']} of parent {waits['parent']!r} has succeeded"
-        raise InvalidTransition(f"Job {given['job_id']!r}", waits["state"], "retried", allowed)
-    check_refusal(reply, wanted="retried")
+        raise refused_retry(given["job_id"], waits["state"], until=phase_succeeded(waits["phase"], waits["parent"]))
+    check_refusal(reply, wanted=Change.RETRY)
     return reply.jobs()[0]
 
 
 def confirm(reply: Reply, given: Given) -> Job:
-    check_refusal(reply, wanted="confirmed")
+    check_refusal(reply, wanted=Change.CONFIRM)
     return reply.jobs()[0]
 
 
 def ignored(reply: Reply, given: Given) -> tuple[LimitIgnored, ...]:
+    check_refusal(reply)
     return wire.limits_ignored(reply.answer["ignored"])
 
 
@@ -168,7 +170,11 @@ def put_record(reply: Reply, given: Given) -> bool:
 def job(reply: Reply, given: Given) -> Job:
     if refused(reply) is not None:
         raise JobNotFound(given["job_id"])
-    return reply.jobs()[0]
+    return reply.jobs(with_history=True)[0]
+
+
+def counts(reply: Reply, given: Given) -> dict[State, int]:
+    return {State(state): count for state, count in (reply.answer["counts"] or {}).items()}
 
 
 def payload(reply: Reply, given: Given) -> tuple[bytes, bytes | None]:
@@ -231,7 +237,7 @@ def series(reply: Reply, given: Given) -> tuple[SeriesPoint, ...]:
 
 def audit(reply: Reply, given: Given) -> tuple[AuditEntry, ...]:
     return tuple(
-        AuditEntry(id=id_, at=moment(at), by=by or None, action=action, subject=of, detail=wire.from_json(detail))
+        audit_entry(id_, moment(at), by or None, action, of, wire.from_json(detail))
         for id_, at, by, action, of, detail in reply.answer["entries"]
     )
 

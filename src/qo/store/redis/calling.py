@@ -10,10 +10,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import msgspec
 
 from qo.clock import Clock
-from qo.errors import InvalidTransition, JobNotFound, ParentNotFound, QoError
+from qo.errors import JobNotFound, ParentNotFound, QoError
 from qo.ids import new_mark
-from qo.job import State
-from qo.policy.lifecycle import allowed_after
+from qo.policy.audit import changed_since
+from qo.policy.lifecycle import Change, refusal
 from qo.store.check import CHECKS
 from qo.store.redis.rows import Reply
 from qo.store.redis.server.client import Client
@@ -113,8 +113,8 @@ def refused(reply: Reply) -> str | None:
     return reason
 
 
-def check_refusal(reply: Reply, *, wanted: str, parent: str | None = None) -> None:
-    """Raise what a refusal stands for; `wanted` is what the job could not become."""
+def check_refusal(reply: Reply, *, wanted: Change | None = None, parent: str | None = None) -> None:
+    """Raise what a refusal stands for; `wanted` is the change that was refused."""
     detail: Mapping[str, Any] = reply.answer.get("detail") or {}
     match refused(reply):
         case None:
@@ -125,7 +125,9 @@ def check_refusal(reply: Reply, *, wanted: str, parent: str | None = None) -> No
             assert parent is not None
             raise ParentNotFound(parent)
         case "wrong_state":
-            state = detail["state"]
-            raise InvalidTransition(f"Job {detail['id']!r}", state, wanted, allowed_after(State(state)))
+            assert wanted is not None
+            raise refusal(detail["id"], detail["state"], wanted)
+        case "changed_since":
+            raise changed_since(detail["subject"], detail["entry"])
         case reason:
             raise QoError(f"The store refused: {reason} {dict(detail)}.")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from qo.store.redis import wire
 from qo.store.redis.calling import FIRST_BLOB, Given, Sent
 from qo.store.redis.rows import stored_token
@@ -79,9 +81,16 @@ def observe(given: Given) -> Sent:
     return Sent(sent, once=True)
 
 
+def note_promises(given: Given) -> Sent:
+    ranges = given["ranges"]
+    return Sent({"ids": list(ranges), "spans": [f"{lower} {upper}" for lower, upper in ranges.values()]}, once=True)
+
+
 def put_record(given: Given) -> Sent:
-    value = given["value"]
-    return Sent({**given, "value": None if value is None else wire.json_text(value)}, once=True)
+    value, audited = given["value"], given["audited"]
+    if audited is not None:
+        audited = {**msgspec.structs.asdict(audited), "detail": wire.json_text(audited.detail)}
+    return Sent({**given, "value": None if value is None else wire.json_text(value), "audited": audited}, once=True)
 
 
 def groups(given: Given) -> Sent:

@@ -68,7 +68,7 @@ class Reply:
         found: bytes = self._blobs[number]
         return found
 
-    def job(self, found: Mapping[str, Any]) -> Job:
+    def job(self, found: Mapping[str, Any], *, with_history: bool = False) -> Job:
         row = decode_row(self.blob(found["row"]))
         result = found.get("result")
         return to_job(
@@ -76,10 +76,11 @@ class Reply:
             groups=groups_of_row(row, task_groups=tuple(self._task_groups.get(row.task, ())), own=row.own_groups),
             position=found.get("position"),
             result=None if result is None else self.blob(result),
+            with_history=with_history,
         )
 
-    def jobs(self) -> tuple[Job, ...]:
-        return tuple(self.job(found) for found in self.answer["jobs"])
+    def jobs(self, *, with_history: bool = False) -> tuple[Job, ...]:
+        return tuple(self.job(found, with_history=with_history) for found in self.answer["jobs"])
 
     def leases(self) -> tuple[Lease, ...]:
         """The leases of an answer that has nothing else beside it."""
@@ -99,6 +100,13 @@ def to_lease(row: LeaseRow) -> Lease:
     )
 
 
-def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
+def to_job(
+    row: JobRow,
+    *,
+    groups: tuple[str, ...],
+    position: int | None = None,
+    result: bytes | None = None,
+    with_history: bool = False,
+) -> Job:
     token = None if row.token is None else plain_token(row.token)
-    return stored_job(row, groups=groups, token=token, position=position, result=result)
+    return stored_job(row, groups=groups, token=token, position=position, result=result, with_history=with_history)

@@ -16,8 +16,10 @@ from qo.event import SIGNALS, Feed
 from qo.store.away import until_there
 from qo.store.check import check_events
 from qo.store.contract import Store
+from qo.store.outbox import Outbox
 from qo.store.redis import answers, requests, wire
 from qo.store.redis.calling import reading, writing
+from qo.store.redis.outbox import RedisOutbox
 from qo.store.redis.reading import Reading
 from qo.store.redis.rows import decode_lease, to_lease
 from qo.store.redis.server.client import PATIENCE_SECONDS, Client
@@ -42,6 +44,7 @@ class RedisStore(Reading):
         self.promise = ""
         self.location = ""
         self.waking = Waking(client)
+        self.outbox: Outbox | None = RedisOutbox(self._run, namespace=client.namespace)
 
     @classmethod
     async def open(
@@ -52,12 +55,13 @@ class RedisStore(Reading):
         bounds: Bounds | None = None,
         accept_eviction: bool = False,
         create: bool = True,
-        patience_seconds: float = PATIENCE_SECONDS,
+        patience_seconds: float | None = None,
         waits: bool = False,
     ) -> RedisStore:
         """`accept_eviction`: use a server that may throw jobs away when its memory is full. `create` False: raises
         NoStoreYet where the namespace has not been used yet. `waits`: until the server is there; otherwise raises
         StoreAway when patience is over."""
+        patience_seconds = PATIENCE_SECONDS if patience_seconds is None else patience_seconds
         store = cls(Client(url, namespace=namespace, patience_seconds=patience_seconds), bounds or Bounds())
 
         async def check_server() -> None:
@@ -128,9 +132,11 @@ class RedisStore(Reading):
     catch_up = writing(Store.catch_up, answers.catch_up)
     upkeep = writing(Store.upkeep, answers.upkeep, requests.upkeep)
     observe = writing(Store.observe, answers.nothing, requests.observe)
+    note_promises = writing(Store.note_promises, answers.nothing, requests.note_promises)
     put_record = writing(Store.put_record, answers.put_record, requests.put_record)
 
     job = reading(Store.job, answers.job)
+    counts = reading(Store.counts, answers.counts)
     payload = reading(Store.payload, answers.payload)
     parent = reading(Store.parent, answers.parent)
     blockers = reading(Store.blockers, answers.blockers)

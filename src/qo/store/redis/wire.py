@@ -25,6 +25,7 @@ from qo.values import (
     InLine,
     LimitChange,
     LimitIgnored,
+    LinePage,
     Outcome,
     Refusal,
     RefusalReason,
@@ -237,11 +238,23 @@ def in_line(found: Mapping[str, Any]) -> InLine:
     return InLine(
         id=found["id"],
         task=found["task"],
+        key=found["key"],
+        undisturbed_key=found.get("undisturbed_key"),
         tier=found.get("tier"),
         groups=tuple(found["groups"]),
         passed=found.get("passed", 0),
         turn=found.get("turn", False),
         suspicion=Suspicion(found.get("suspicion", 0)),
+    )
+
+
+def line_page(answer: Mapping[str, Any], jobs: Sequence[InLine], *, following: str | None) -> LinePage:
+    return LinePage(
+        jobs=tuple(jobs),
+        queued=answer["queued"],
+        next_sequence=answer["next_sequence"],
+        task_groups={task: tuple(groups) for task, groups in answer["task_groups"]},
+        next=following,
     )
 
 

@@ -117,7 +117,7 @@ class Access:
         def run(db: apsw.Connection) -> T:
             step = Step(db, self._now(), self.bounds)
             answer = operation(step)
-            step.write()
+            step.end()
             return answer
 
         return await self.writer.call(run, urgent=urgent)
@@ -140,33 +140,39 @@ class Access:
         if db is None:
             db = self._reader.db = connect(self._trouble, writes=False)
             self._connections.append(db)
-        try:
-            db.execute("BEGIN")
-            try:
-                return read(db)
-            finally:
-                db.execute("COMMIT")
-        except apsw.Error as error:
-            raise self._trouble.explain(error, done="nothing was read") from error
+        return self._reading(lambda: _in_one_state(db, read))
 
     async def look(self, read: Callable[[apsw.Connection], T]) -> T:
         """Read something small at once: handing it to another thread takes longer than the few dozen microseconds
         that it takes, and somebody waits to be woken."""
         if self._in_memory:
             return await self.writer.call(read)
-        return self._watching(read)
+        return self._watching(lambda db: _in_one_state(db, read))
 
     def _data_version(self) -> int:
-        return self._watching(lambda db: int(db.pragma("data_version")))
+        return self._watching(lambda db: int(db.execute("PRAGMA data_version").get))
 
     def _watching(self, read: Callable[[apsw.Connection], T]) -> T:
         self.writer.check_open()
-        assert self._watch is not None
+        watch = self._watch
+        assert watch is not None
+        with self._watch_lock:
+            return self._reading(lambda: read(watch))
+
+    def _reading(self, read: Callable[[], T]) -> T:
         try:
-            with self._watch_lock:
-                return read(self._watch)
+            return read()
         except apsw.Error as error:
             raise self._trouble.explain(error, done="nothing was read") from error
+
+
+def _in_one_state(db: apsw.Connection, read: Callable[[apsw.Connection], T]) -> T:
+    """Without a transaction, each statement would see what other processes have committed before it."""
+    db.execute("BEGIN")
+    try:
+        return read(db)
+    finally:
+        db.execute("COMMIT")
 
 
 def _identity(path: str) -> tuple[int, int]:

@@ -10,16 +10,17 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from qo.errors import NoStoreYet
 from qo.event import SIGNALS, Feed
 from qo.store.away import until_there
-from qo.store.check import CHECKS, check_events
+from qo.store.check import CHECKS, check_events, check_jobs
 from qo.store.contract import Store
+from qo.store.outbox import Outbox
 from qo.store.sqlite.access import Access, location_of
 from qo.store.sqlite.file.trouble import MEMORY, FileTrouble
-from qo.store.sqlite.operations import read_groups, read_jobs
+from qo.store.sqlite.operations import read_feed, read_figures, read_groups, read_jobs
 from qo.store.sqlite.operations.acquire import acquire, release
 from qo.store.sqlite.operations.advance import advance
 from qo.store.sqlite.operations.cancel import cancel
@@ -29,6 +30,7 @@ from qo.store.sqlite.operations.confirm import confirm
 from qo.store.sqlite.operations.finish import finish
 from qo.store.sqlite.operations.is_claimable import is_claimable
 from qo.store.sqlite.operations.move import move
+from qo.store.sqlite.operations.note_promises import note_promises
 from qo.store.sqlite.operations.observe import observe
 from qo.store.sqlite.operations.positions import positions
 from qo.store.sqlite.operations.put_record import put_record
@@ -45,7 +47,7 @@ from qo.store.sqlite.operations.upkeep import upkeep
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.view import View
 from qo.threads import in_thread
-from qo.values import Bounds, Claimed, Offer, Retention
+from qo.values import Bounds, Claimed, JobsPage, Offer, Retention, Wanted
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -96,16 +98,23 @@ class SQLiteStore(Access):
     """`store/contract.py` on one SQLite file. Open with `SQLiteStore.open`."""
 
     retention = Retention(days=7, audit_entries=1_000_000)
+    outbox: Outbox | None = None
 
     @classmethod
     async def open(
-        cls, path: str, *, bounds: Bounds | None = None, create: bool = True, waits: bool = False
+        cls,
+        path: str,
+        *,
+        bounds: Bounds | None = None,
+        create: bool = True,
+        waits: bool = False,
+        busy_seconds: float | None = None,
     ) -> SQLiteStore:
         """`create` False: raises NoStoreYet where there is no file yet. `waits`: until the file can be used, such as
-        when another process ends its write; otherwise raises StoreAway when that takes too long."""
+        when another process ends its write; otherwise raises StoreAway when that takes longer than `busy_seconds`."""
         if not create and path != MEMORY and not await in_thread(os.path.exists, path):
             raise NoStoreYet(location_of(path))
-        trouble = FileTrouble(path)
+        trouble = FileTrouble(path, busy_seconds=busy_seconds)
 
         async def open_file() -> SQLiteStore:
             if path == MEMORY:
@@ -141,11 +150,12 @@ class SQLiteStore(Access):
     catch_up = _writing(Store.catch_up, catch_up)
     upkeep = _writing(Store.upkeep, upkeep)
     observe = _writing(Store.observe, observe)
+    note_promises = _writing(Store.note_promises, note_promises)
     put_record = _writing(Store.put_record, put_record)
 
     job = _reading(Store.job, read_jobs.job)
+    counts = _reading(Store.counts, read_jobs.counts)
     payload = _reading(Store.payload, read_jobs.payload)
-    jobs = _reading(Store.jobs, read_jobs.jobs)
     line = _reading(Store.line, read_jobs.line)
     positions = _reading(Store.positions, positions)
     parent = _reading(Store.parent, read_jobs.parent)
@@ -154,10 +164,24 @@ class SQLiteStore(Access):
     groups = _reading(Store.groups, read_groups.groups)
     workers = _reading(Store.workers, read_groups.workers)
     usage = _reading(Store.usage, read_groups.usage)
-    series = _reading(Store.series, read_jobs.series)
-    audit = _reading(Store.audit, read_jobs.audit)
-    observed = _reading(Store.observed, read_jobs.observed)
-    records = _reading(Store.records, read_jobs.records)
+    series = _reading(Store.series, read_figures.series)
+    audit = _reading(Store.audit, read_feed.audit)
+    observed = _reading(Store.observed, read_figures.observed)
+    records = _reading(Store.records, read_figures.records)
+
+    # By hand, because mypy forgets the types of unpacked keywords in a cached signature that was inferred.
+    async def jobs(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+        after: str | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> JobsPage:
+        check_jobs(ids=ids, limit=limit, newest_first=newest_first, after=after, **wanted)
+        read = partial(read_jobs.jobs, ids=ids, limit=limit, newest_first=newest_first, after=after, **wanted)
+        return await self._view(read)
 
     # --- waiting ----------------------------------------------------------------------------------------------
 
@@ -173,7 +197,7 @@ class SQLiteStore(Access):
         check_events(after, limit=limit)
         if after is not None and timeout_seconds > 0:
             await self.wait_for_events(after, kinds=None, timeout_seconds=timeout_seconds)
-        return await self.read(partial(read_jobs.events, after=after, kinds=kinds, subjects=subjects, limit=limit))
+        return await self.read(partial(read_feed.events, after=after, kinds=kinds, subjects=subjects, limit=limit))
 
     async def wait_for_events(self, after: int, *, kinds: Collection[str] | None, timeout_seconds: float) -> bool:
         """Wait until there is an event after the cursor, of one of these kinds if given. False: the time is up."""
@@ -181,7 +205,7 @@ class SQLiteStore(Access):
 
         async def has_events() -> bool:
             nonlocal looked_at
-            found, looked_at = await self.look(partial(read_jobs.has_events, after=looked_at, kinds=kinds))
+            found, looked_at = await self.look(partial(read_feed.has_events, after=looked_at, kinds=kinds))
             if kinds is not None and not found:
                 await asyncio.sleep(BETWEEN_LOOKS_SECONDS)
             return found

@@ -16,22 +16,59 @@ local COUNTERS = {
   { 'soonest_ticket_expiry', NEVER }, { 'in_line', 0 }, { 'turns', 0 }, { 'turn_after', DEFAULT_TURN_AFTER },
   { 'kept', 0 }, { 'soonest_start_by', NEVER }, { 'soonest_steady_start_by', NEVER }, { 'suspects', 0 },
 }
+local FIRST_STATE = #COUNTERS + 1
+for i = 1, #STATES do
+  COUNTERS[#COUNTERS + 1] = { 'state:' .. STATES[i], 0 } -- how many jobs are in it
+end
+-- The outbox of the history: at how many records it is full (0 is off), how many were ever added and recorded, the id of
+-- the newest, how many were dropped; what a full outbox does, and whether payloads and results are added.
+local OF_THE_OUTBOX = {
+  { 'outbox_max', 0 }, { 'outbox_added', 0 }, { 'outbox_recorded', 0 }, { 'outbox_newest', 0 }, { 'outbox_dropped', 0 },
+  { 'outbox_drops', false }, { 'outbox_payloads', false },
+}
+for i = 1, #OF_THE_OUTBOX do
+  COUNTERS[#COUNTERS + 1] = OF_THE_OUTBOX[i]
+end
 local place_of = {}
 for place = 1, #COUNTERS do
   place_of[COUNTERS[place][1]] = place
 end
-local counters, counters_changed
+local counters, counters_changed, in_line_before
 
 at_the_beginning[#at_the_beginning + 1] = function()
   counters, counters_changed, step.comes_sooner = nil, false, false
 end
 
+local function count_states()
+  -- Once, in a namespace that was filled before states were counted.
+  local cursor = '0'
+  repeat
+    local found = call('HSCAN', key('jobs'), cursor, 'COUNT', 1000)
+    cursor = found[1]
+    for i = 2, #found[2], 2 do
+      local place = place_of['state:' .. cmsgpack.unpack(found[2][i]).state]
+      counters[place] = counters[place] + 1
+    end
+  until cursor == '0'
+end
+
 local function read_counters()
   local stored = call('GET', key('counters'))
   counters = stored and cmsgpack.unpack(stored) or {}
-  for place = #counters + 1, #COUNTERS do
+  local known = #counters
+  for place = known + 1, #COUNTERS do
     counters[place] = COUNTERS[place][2]
   end
+  if stored and known < FIRST_STATE then
+    count_states()
+  end
+  in_line_before = counters[place_of.in_line]
+end
+
+function step.depth_if_changed()
+  -- How many jobs are in line, if that is another number than before the step.
+  local depth = counters and counters[place_of.in_line]
+  return depth ~= in_line_before and depth or nil
 end
 
 function step.counter(name)
@@ -47,6 +84,11 @@ function step.set_counter(name, value)
   end
   counters[place_of[name]] = value
   counters_changed = true
+end
+
+function step.count_state(state, change)
+  local name = 'state:' .. state
+  step.set_counter(name, step.counter(name) + change)
 end
 
 local function draw(name)

@@ -185,7 +185,7 @@ local function sum_up_figures(before)
         return
       end
       local group = figure_names.own_group(name)
-      if not group or groups.get(group).limit then
+      if name ~= DEPTH and (not group or groups.get(group).limit) then
         call('HINCRBY', key('figures:', 0), 'n:' .. name, values['n:' .. name])
         call('HINCRBY', key('figures:', 0), 't:' .. name, values['t:' .. name] or 0)
         call('ZADD', key('minutes'), 0, 0)

@@ -164,6 +164,13 @@ end
 
 -- --- claiming -------------------------------------------------------------------------------------------------
 
+local function count_promise(promise)
+  local made_at, lower, upper = promise:match('^(%d+) (%d+) (%d+)$')
+  local after_ms = step.now - made_at
+  local is_kept = after_ms >= tonumber(lower) and after_ms <= tonumber(upper)
+  step.figure(is_kept and PROMISE_KEPT or PROMISE_MISSED, after_ms)
+end
+
 function lease.claim_job(row, names, worker, claim, lease_ms)
   local token = step.draw_token()
   local waited_ms = step.now - row.joined_at
@@ -175,7 +182,10 @@ function lease.claim_job(row, names, worker, claim, lease_ms)
   line.leave(row)
   line.forget_start_by(row)
   groups.add_claimable(tasks.source_of(row), -1)
-  row.state = 'starting'
+  rows.reach(row, 'starting')
+  if row.promise and not row.started_at then
+    count_promise(row.promise)
+  end
   row.attempts = (row.attempts or 0) + 1
   row.max_attempts = row.max_attempts or tasks.max_attempts(row.task)
   row.started_at = step.now
@@ -254,6 +264,17 @@ function lease.finish(tokens)
   end
 end
 
+function lease.note_attempt(row, taken, outcome, error)
+  -- The run of a job is over.
+  local debug_id = error and cjson.decode(error).debug_id
+  local attempt = {
+    row.attempts, row.worker, lease.slots(taken) or NONE, row.started_at, step.now, outcome,
+    type(debug_id) == 'string' and debug_id or '',
+  }
+  row.past_attempts = rows.with_line(row.past_attempts, cjson.encode(attempt), KEPT_ATTEMPTS)
+  rows.record(outbox.ATTEMPT, row)
+end
+
 function lease.end_job(row, state, error)
   -- End a job as succeeded, failed or cancelled, from any state. Its lease must have ended before.
   local was_held = HELD[row.state]
@@ -263,7 +284,7 @@ function lease.end_job(row, state, error)
   line.give_up_place(row)
   line.forget_start_by(row)
   suspects.clear(row)
-  row.state = state
+  rows.reach(row, state)
   row.finished_at = step.now
   line.stop_waiting(row)
   if row.deferred then
@@ -286,6 +307,7 @@ function lease.end_job(row, state, error)
     call('HINCRBY', key('unfinished'), row.parent, -1)
     later('ZADD', key('endings:', row.parent), step.now, row.number)
   end
+  rows.record(outbox.ENDED, row)
   step.figure('ended:' .. state, was_held and step.now - row.started_at or 0)
   if state == 'failed' then
     step.event(state, row.id, { message = error and cjson.decode(error).message or cjson.null })
@@ -342,6 +364,7 @@ function lease.lose(tokens, reason)
     local row = taken.job and rows.get(taken.job)
     if row then
       ids[#ids + 1] = row.id
+      lease.note_attempt(row, taken, ran_out and LOST or REVOKED)
       if row.cancel_wanted then
         lease.end_job(row, 'cancelled')
       elseif row.attempts >= row.max_attempts then

@@ -8,6 +8,14 @@ local function limit_of(group)
   return group.limit and { group = group.name, slots = group.limit, source = group.source } or nil
 end
 
+local function audit(by, name, limit, source, before)
+  -- With what an undo goes back to.
+  step.audit(by, 'limit', name, {
+    limit = limit or cjson.null, source = source, from = before and before.slots or cjson.null,
+    from_source = before and before.source or cjson.null,
+  })
+end
+
 local function apply(wanted, by)
   -- Returns the stronger limit of another value that stays, if there is one; else the change, if there was one.
   local group = groups.get(wanted.group)
@@ -29,8 +37,7 @@ local function apply(wanted, by)
   groups.store(group)
   step.event('limit', group.name, { limit = group.limit, source = group.source })
   if wanted.source == OPERATOR or wanted.source == CONFIGURATION then
-    local detail = { limit = group.limit, source = group.source, from = before and before.slots or cjson.null }
-    step.audit(by, 'limit', group.name, detail)
+    audit(by, group.name, group.limit, group.source, before)
   end
   return nil, { limit = wanted, before = before }
 end
@@ -69,7 +76,7 @@ function limits.remove(name, only, by)
   -- Remove a limit, with an event and an entry in the audit trail.
   local removed = limits.drop(name, only)
   if removed then
-    step.audit(by, 'limit', name, { limit = cjson.null, source = removed.source, from = removed.slots })
+    audit(by, name, nil, removed.source, removed)
   end
 end
 

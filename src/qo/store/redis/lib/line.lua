@@ -318,7 +318,7 @@ function line.tell_time(kind, row)
 end
 
 function line.join(row)
-  row.state = 'queued'
+  rows.reach(row, 'queued')
   line.stop_waiting(row)
   row.steady_at = nil
   if row.deferred then
@@ -349,7 +349,7 @@ function line.sort_by_joining_order(joining)
 end
 
 function line.come_back(row, reason)
-  row.state = 'queued'
+  rows.reach(row, 'queued')
   line.enter(row, row.key)
   step.event('queued', row.id, { reason = reason })
 end

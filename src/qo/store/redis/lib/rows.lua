@@ -122,7 +122,32 @@ function rows.save(row)
   changed[row.number], packed[row.number] = row, nil
 end
 
+local SHORTEST_LINE = 14
+
+function rows.with_line(lines, line, keep)
+  -- The lines and one more; the oldest is dropped when there would be more than `keep`.
+  if not lines then
+    return line
+  end
+  if #lines >= keep * SHORTEST_LINE and select(2, lines:gsub('\n', '')) + 1 >= keep then
+    lines = lines:match('^[^\n]*\n(.*)$')
+  end
+  return lines .. '\n' .. line
+end
+
+function rows.note_status(row, status)
+  row.states = rows.with_line(row.states, digits(step.now) .. ' ' .. status, KEPT_STATES)
+end
+
+function rows.reach(row, state)
+  step.count_state(row.state, -1)
+  step.count_state(state, 1)
+  row.state = state
+  rows.note_status(row, state)
+end
+
 function rows.delete(row)
+  step.count_state(row.state, -1)
   loaded[row.number] = nil
   changed[row.number] = nil
   later('HDEL', key('jobs'), row.number)
@@ -138,6 +163,8 @@ function rows.packed(row)
   end
   return text
 end
+
+outbox.pack_row = rows.packed
 
 at_the_end[#at_the_end + 1] = function()
   for number, row in pairs(changed) do
@@ -166,6 +193,13 @@ function tasks.set(name, task)
     call('HSET', key('tasks'), name, cmsgpack.pack(task))
   else
     call('HDEL', key('tasks'), name)
+  end
+end
+
+function rows.record(what, row, by)
+  -- Add what happened to a job to the outbox, if there is one.
+  if outbox.is_on() then
+    outbox.add_job(what, row, by, tasks.get(row.task).groups, payloads[row.number])
   end
 end
 

@@ -1,6 +1,6 @@
 -- One atomic step: its arguments, its time, and what it writes at its end.
 --
--- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/stores.md lists the keys
+-- keys[1]  the prefix of every key of this namespace, `qo:{namespace}:`; docs/internals/stores.md lists the keys
 -- argv[1]  the operation's arguments, packed; `now` only in tests, `bounds` of `values/bounds.py` only if not the default
 -- argv[2]  the operation's id, if its reply has to be kept for a repetition, else empty
 -- argv[3…] payloads, checkpoints and results, which no operation reads; arguments refer to them by number
@@ -9,7 +9,7 @@
 --
 -- Nothing can be rolled back, so an operation refuses before its first write. Each part clears its memory of one step
 -- in `at_the_beginning` of the next.
--- include lib/counters.lua
+-- include lib/outbox.lua
 -- exports begin, MINUTE_MS
 
 local KEEP_REPLY_MS = 60000 -- several times as long as anybody sends a call again
@@ -50,9 +50,17 @@ function step.signal(worker, kind, subject, detail)
 end
 
 function step.audit(by, action, subject, detail)
+  step.audit_with(by, action, subject, cjson.encode(detail))
+end
+
+function step.audit_with(by, action, subject, detail)
+  -- The detail is already encoded.
   local id = step.counter('last_audit') + 1
   step.set_counter('last_audit', id)
-  later('HSET', key('audit'), id, cmsgpack.pack({ step.now, by or false, action, subject, cjson.encode(detail) }))
+  later('HSET', key('audit'), id, cmsgpack.pack({ step.now, by or false, action, subject, detail }))
+  if outbox.is_on() then
+    outbox.add_audit({ id, step.now, by or false, action, subject, detail })
+  end
   call('RPUSH', key('audit:', subject), id)
 end
 
@@ -115,6 +123,10 @@ local function write_figures()
       call('HINCRBY', name, 't:' .. figure, sums[2])
     end
   end
+  local depth = step.depth_if_changed()
+  if depth and call('HSET', name, 'n:' .. DEPTH, depth) == 1 then
+    call('ZADD', key('minutes'), minute, minute)
+  end
 end
 
 -- --- answering ------------------------------------------------------------------------------------------------
@@ -125,6 +137,7 @@ function step.answer(answer, blobs)
   end
   write_figures()
   write_events()
+  outbox.write()
   write_pending()
   step.write_counters()
   local reply = { cmsgpack.pack(answer) }

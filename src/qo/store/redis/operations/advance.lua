@@ -11,11 +11,14 @@ local function advance(item, row)
     return { lost = true }
   end
   if row.state == 'starting' then
-    row.state = 'running'
+    rows.reach(row, 'running')
     step.event('running', row.id)
   end
   row.message = item.message or row.message
   if item.stage then
+    if item.stage ~= row.stage then
+      rows.note_status(row, item.stage)
+    end
     row.stage = item.stage
     step.event('stage', row.id, { stage = item.stage, message = item.message or cjson.null })
   end

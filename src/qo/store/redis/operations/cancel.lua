@@ -32,8 +32,9 @@ end
 line.look_up_lanes(wanted)
 for _, row in ipairs(wanted) do
   if row.state ~= 'cancelled' then
+    local detail = { message = arguments.message or cjson.null, from = row.state }
     cancel(row)
-    step.audit(arguments.by, 'cancel', row.id, { message = arguments.message or cjson.null })
+    step.audit(arguments.by, 'cancel', row.id, detail)
   end
 end
 overdue.give_quota_back(never_started)

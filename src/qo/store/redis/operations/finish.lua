@@ -33,7 +33,7 @@ end
 
 local function leave_worker(row, state)
   line.give_up_place(row)
-  row.state = state
+  rows.reach(row, state)
   row.worker, row.token, row.cancel_wanted = nil, nil, nil
 end
 
@@ -83,6 +83,7 @@ local function end_with(row, state, outcome)
   end
   if outcome.result then
     later('HSET', key('results'), row.number, step.blob(outcome.result))
+    outbox.add_result(row, step.blob(outcome.result))
   end
   for _, average in ipairs(outcome.averages or NONE) do
     averages.move(average, (step.now - row.started_at) / 1000)
@@ -103,8 +104,11 @@ local function finish(outcome, row)
   close_groups(outcome.closed)
   local state = state_after(row, outcome)
   if row.state == 'starting' and PASSES_THROUGH_RUNNING[state] then
-    row.state = 'running'
+    rows.reach(row, 'running')
     step.event('running', row.id)
+  end
+  if state ~= 'queued' then
+    lease.note_attempt(row, lease.get(row.token), state, outcome.error)
   end
   row.message = outcome.message or row.message
   row.ended_token, row.ended_state = row.token, state
@@ -123,6 +127,13 @@ local function finish(outcome, row)
 end
 
 local found, answers = rows.named_by(arguments.outcomes), {}
+local held = {}
+for i, outcome in ipairs(arguments.outcomes) do
+  if found[i] and lease.is_held(found[i], outcome.token) then
+    held[#held + 1] = outcome.token
+  end
+end
+lease.load(held)
 for i, outcome in ipairs(arguments.outcomes) do
   answers[i] = finish(outcome, found[i])
 end

@@ -1,12 +1,24 @@
 -- jobs: those in line in their order, then the others by submission.
 --
--- Arguments  status, user, task, parent, limit, newest_first; looks: how many rows to look at; where an earlier call ended:
---            in_line, last (an order key in line, a number behind it)
--- Answers    the jobs found; at_the_end, or where the search ended: in_line, last; how many looks are left
+-- Arguments  ids, or: status, user, task, parent, project, tier, priority, id_prefix, ended, limit, newest_first;
+--            looks: how many rows to look at; where an earlier call ended: in_line, last (an order key in line, a number
+--            behind it), or of ended jobs: ended_at, ended_number
+-- Answers    the jobs found (of ids: in their order); at_the_end, or where the search ended: in_line, last; how many looks are left
 --
 -- A call looks at a part of them, so that none takes long. What fits into one call is one consistent state.
 -- flags no-writes
 -- include lib/answer.lua
+
+if arguments.ids then
+  local numbers, jobs = {}, {}
+  for _, number in ipairs(rows.numbers(arguments.ids)) do
+    numbers[#numbers + 1] = number or nil
+  end
+  for i, row in ipairs(rows.of(numbers)) do
+    jobs[i] = answer.job(row)
+  end
+  return answer.send({ jobs = jobs })
+end
 
 local AT_ONCE = 200 -- rows read together; a page is mostly among the first
 local looks = arguments.looks
@@ -24,6 +36,10 @@ local function is_wanted(row, in_line)
     and (not arguments.user or row.user == arguments.user)
     and (not arguments.task or row.task == arguments.task)
     and (not arguments.parent or row.parent == arguments.parent)
+    and (not arguments.project or row.project == arguments.project)
+    and (not arguments.tier or row.tier == arguments.tier)
+    and (not arguments.priority or row.priority == arguments.priority)
+    and (not arguments.id_prefix or row.id:sub(1, #arguments.id_prefix) == arguments.id_prefix)
 end
 
 local function is_enough()
@@ -104,6 +120,62 @@ local function add_some(in_line, last)
     end
   end
   return false, last
+end
+
+-- --- jobs that have ended, in the order of their ends -----------------------------------------------------------
+
+local function is_passed(number, at)
+  -- Whether an earlier call has come as far as this one.
+  if not arguments.ended_at or at ~= arguments.ended_at then
+    return false
+  elseif arguments.newest_first then
+    return number >= arguments.ended_number
+  end
+  return number <= arguments.ended_number
+end
+
+local function first_rank()
+  -- How many ended after the last one that an earlier call looked at (or before it); those of its millisecond may
+  -- come again, and `is_passed` tells which.
+  if not arguments.ended_at then
+    return 0
+  elseif arguments.newest_first then
+    return call('ZCOUNT', key('finished'), below(arguments.ended_at), '+inf')
+  end
+  return call('ZCOUNT', key('finished'), '-inf', below(arguments.ended_at))
+end
+
+local function add_ended()
+  local command = arguments.newest_first and 'ZREVRANGE' or 'ZRANGE'
+  local rank, ended_at, ended_number = first_rank(), arguments.ended_at, arguments.ended_number
+  while looks > 0 do
+    local count = math.min(AT_ONCE, looks)
+    local ends, numbers = call(command, key('finished'), rank, rank + count - 1, 'WITHSCORES'), {}
+    for i = 1, #ends, 2 do
+      if not is_passed(ends[i], tonumber(ends[i + 1])) then
+        numbers[#numbers + 1] = ends[i]
+      end
+    end
+    rank, looks = rank + #ends / 2, looks - #numbers
+    for _, row in ipairs(rows.of(numbers)) do
+      ended_at, ended_number = row.finished_at, row.number
+      if is_wanted(row, false) then
+        found[#found + 1] = answer.job(row)
+        bytes = bytes - (found[#found].result and #answer.blobs[found[#found].result] or 0)
+        if is_enough() then
+          return { jobs = found, at_the_end = false, ended_at = ended_at, ended_number = ended_number, looks = looks }
+        end
+      end
+    end
+    if #ends / 2 < count then
+      return { jobs = found, at_the_end = true }
+    end
+  end
+  return { jobs = found, at_the_end = false, ended_at = ended_at, ended_number = ended_number, looks = looks }
+end
+
+if arguments.ended then
+  return answer.send(add_ended())
 end
 
 local in_line = arguments.in_line

@@ -1,13 +1,14 @@
 -- move: put a job in line directly before or after another one.
 --
--- Arguments  job_id, before or after, by
--- Answers    the job as it is now; refused: no_job, wrong_state, no_place
+-- Arguments  job_id, before or after, by, undoes
+-- Answers    the job as it is now; refused: no_job, wrong_state, no_place, changed_since
 -- Events     moved. Audit "move"
 --
 -- Where no place is left between the neighbours, the nearest ones are spread out in the same step.
 -- flags allow-oom
 -- include lib/people.lua
 -- include lib/places.lua
+-- include lib/undoing.lua
 
 local function neighbours(row, other_key, wanted)
   -- So many jobs before and after the gap within the neighbour's priority, nearest first, without the moved one.
@@ -101,6 +102,20 @@ for _, standing in ipairs({ row, other }) do
     return people.wrong_state(standing)
   end
 end
+if arguments.undoes then
+  local detail = undoing.of_job(row, arguments.undoes)
+  if not detail or not detail.key or detail.from.priority ~= other.priority then
+    return undoing.refuse(row.id, arguments.undoes)
+  end
+end
+local function id_at(rank)
+  local number = rank >= 0 and call('ZRANGE', written(key('line')), rank, rank)[1]
+  return number and rows.get(number).id or cjson.null
+end
+
+local rank = call('ZRANK', written(key('line')), row.number)
+-- The job's priority, and the jobs that it stands directly before and after, for an undo.
+local former = { priority = row.priority, before = id_at(rank + 1), after = id_at(rank - 1) }
 local band = line.priority_of(other.key)
 local place, moves = place_between(row, other.key), {}
 if not place then
@@ -127,8 +142,9 @@ turns.begin_anew(row)
 line.note_displacement(row, 'moved', line.order_key(band, place))
 line.enter_again(row, line.order_key(band, place))
 take_place(row, row.key)
-local detail = arguments.before and { before = arguments.before } or { after = arguments.after }
-step.event('moved', row.id, detail)
-step.audit(arguments.by, 'move', row.id, detail)
+step.event('moved', row.id, { before = arguments.before, after = arguments.after })
+step.audit(arguments.by, 'move', row.id, {
+  before = arguments.before, after = arguments.after, from = former, key = digits(row.key),
+})
 hand_over()
 return people.answer({ row })

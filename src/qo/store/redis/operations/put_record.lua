@@ -1,7 +1,7 @@
 -- put_record: write small service data if it still has the expected version.
 --
--- Arguments  name, version, value as text; without a value it is removed
--- Answers    whether the version was still the expected one
+-- Arguments  name, version, value as text; without a value it is removed; audited (its detail as text)
+-- Answers    whether the version was still the expected one. Audit: what is given, where written
 -- include lib/step.lua
 
 local text = call('HGET', key('records'), arguments.name)
@@ -15,5 +15,9 @@ if arguments.value then
 else
   call('HDEL', key('records'), arguments.name)
   call('ZREM', key('record_names'), arguments.name)
+end
+local audited = arguments.audited
+if audited then
+  step.audit_with(audited.by, audited.action, audited.subject, audited.detail)
 end
 return step.answer({ written = true })

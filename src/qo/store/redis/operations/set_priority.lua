@@ -1,10 +1,11 @@
 -- set_priority: of a job that waits, or of a parent and all its unfinished jobs. Places are kept.
 --
--- Arguments  priority, job_id or parent, by
--- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state
+-- Arguments  priority, job_id or parent, by, undoes
+-- Answers    the jobs as they are now; refused: no_job, no_parent, wrong_state, changed_since
 -- Events     priority, each job. Audit "priority", each job
 -- flags allow-oom
 -- include lib/people.lua
+-- include lib/undoing.lua
 
 local wanted, refusal = people.wanted(arguments)
 if refusal then
@@ -14,6 +15,8 @@ if arguments.parent then
   call('HSET', key('parents'), arguments.parent, arguments.priority)
 elseif not WAITS[wanted[1].state] then
   return people.wrong_state(wanted[1])
+elseif arguments.undoes and not undoing.of_job(wanted[1], arguments.undoes) then
+  return undoing.refuse(wanted[1].id, arguments.undoes)
 end
 line.look_up_lanes(wanted)
 for _, row in ipairs(wanted) do

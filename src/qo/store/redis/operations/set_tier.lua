@@ -9,7 +9,10 @@
 
 local ignored = {}
 step.event('tier', arguments.user, { tier = arguments.standing.tier })
+local former = users.standing(arguments.user)
 users.apply_standing(arguments.user, arguments.standing, true, nil, ignored)
-step.audit(arguments.by, 'tier', arguments.user, { tier = arguments.standing.tier })
+step.audit(arguments.by, 'tier', arguments.user, {
+  tier = arguments.standing.tier, from = former and former.tier or cjson.null,
+})
 hand_over()
 return step.answer({ ignored = ignored })

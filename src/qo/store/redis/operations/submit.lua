@@ -76,7 +76,7 @@ local function new_row(submission, standing)
     start_by = submission.start_by_ms,
     steady_start_by = submission.start_within_ms and step.steady_now() + submission.start_within_ms,
     overdue_message = submission.overdue_message,
-    max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, submitted_at = step.now,
+    max_attempts = submission.max_attempts, timeout_ms = submission.timeout_ms, trace = submission.trace, submitted_at = step.now,
     has_contact = submission.contact and true or nil,
     tier = standing.tier, boost = standing.boost ~= 0 and standing.boost or nil,
     iterations_batch = standing.iterations_batch, iterations_granted = standing.iterations_batch,
@@ -163,15 +163,18 @@ local function accept(submission, row, standing, is_new, ignored)
   end
   note_owner(row)
   line.note_start_by(row)
+  step.count_state(row.state, 1)
   if waits then
+    rows.note_status(row, row.state)
     step.event('waiting', row.id)
   elseif not line.is_due(row) then
-    row.state = 'scheduled'
+    rows.reach(row, 'scheduled')
     line.wait_until_due(row)
     line.tell_time('scheduled', row)
   else
     line.join(row)
   end
+  rows.record(outbox.ACCEPTED, row, submission.by)
   step.figure('submitted')
   if submission.by then
     step.audit(submission.by, 'submit', row.id, { task = row.task })
@@ -180,6 +183,9 @@ local function accept(submission, row, standing, is_new, ignored)
 end
 
 local function admit(submission, number_of)
+  if outbox.refuses() then
+    return { reason = 'history_full', waiting = outbox.length(), cap = step.counter('outbox_max') }
+  end
   local user = submission.user
   local present = user and users.standing(user)
   local standing = submission.standing or present

@@ -29,6 +29,7 @@ class Client:
 
     def __init__(self, url: str, *, namespace: str = "default", patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Connects at the first call. Raises `SettingsError` for a url or a namespace that cannot be used."""
+        self.namespace = namespace
         self.prefix = prefix_of(namespace)
         self.patience_seconds = patience_seconds
         self._server = ServerState(url)

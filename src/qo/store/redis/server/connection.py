@@ -18,7 +18,7 @@ from qo.store.redis.server.address import ServerAddress
 try:
     import hiredis
 except ImportError:
-    raise SettingsError("A store on Redis needs a driver: install qo[redis] (pip install 'qo-queue[redis]').") from None
+    raise SettingsError("A store on Redis needs a driver; install it with: pip install 'qo-queue[redis]'.") from None
 
 READ_SECONDS = 10.0
 """How long the server may be silent while replies are due. Far longer than any function takes, because the call is then

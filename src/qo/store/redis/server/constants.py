@@ -11,11 +11,12 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from qo.event import CANCEL_WANTED, GRANTED, LEASE_LOST
-from qo.job import ENDED, HELD, NORMAL
+from qo.job import ENDED, HELD, LOST, NORMAL, REVOKED, State
 from qo.policy.admission import CAPPED_DELAY_MS
 from qo.policy.days import DAY_MS
-from qo.policy.figures import HIGHEST_WAIT_BUCKET_SECONDS
+from qo.policy.figures import DEPTH, HIGHEST_WAIT_BUCKET_SECONDS, PROMISE_KEPT, PROMISE_MISSED
 from qo.policy.groups import COUNTED_IF_LIMITED, GATES, KINDS
+from qo.policy.job_history import KEPT_ATTEMPTS, KEPT_STATES
 from qo.policy.lifecycle import GIVES_WAY_TO_CANCEL, PASSES_THROUGH_RUNNING, WAITS
 from qo.policy.ordering import (
     AGED_LEVELS,
@@ -76,6 +77,14 @@ CONSTANTS: dict[str, Constant] = {
     "HIGHEST_WAIT_BUCKET_SECONDS": HIGHEST_WAIT_BUCKET_SECONDS,
     "HELD": HELD,
     "ENDED": ENDED,
+    "STATES": tuple(State),
+    "LOST": LOST,
+    "REVOKED": REVOKED,
+    "KEPT_STATES": KEPT_STATES,
+    "KEPT_ATTEMPTS": KEPT_ATTEMPTS,
+    "DEPTH": DEPTH,
+    "PROMISE_KEPT": PROMISE_KEPT,
+    "PROMISE_MISSED": PROMISE_MISSED,
     "WAITS": WAITS,
     "PASSES_THROUGH_RUNNING": PASSES_THROUGH_RUNNING,
     "GIVES_WAY_TO_CANCEL": GIVES_WAY_TO_CANCEL,

@@ -42,3 +42,38 @@ DROP TABLE open_before;
 CREATE INDEX open_first ON open (task, suspicion, key);
 CREATE INDEX open_group ON open (grp);
 """
+
+# The history of what the file keeps, for people and programs that read the file. The columns are named as in the views
+# that a recorder keeps in PostgreSQL (`history/migrations/`). A migration that renames a column of `job` or `audit`
+# drops these views first and makes them anew.
+HISTORY_VIEWS = """
+CREATE VIEW history_jobs AS
+SELECT id, strftime('%Y-%m-%dT%H:%M:%fZ', submitted_at / 1000.0, 'unixepoch') AS submitted_at,
+    iif(finished_at IS NULL, 'accepted', state) AS state, task, user AS user_id, project, tier, parent, phase, priority,
+    position_original AS position, strftime('%Y-%m-%dT%H:%M:%fZ', run_at / 1000.0, 'unixepoch') AS run_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', joined_at / 1000.0, 'unixepoch') AS joined_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', started_at / 1000.0, 'unixepoch') AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', finished_at / 1000.0, 'unixepoch') AS finished_at,
+    attempts, max_attempts, worker, message, error,
+    (started_at - joined_at) / 1000.0 AS wait_seconds, (finished_at - started_at) / 1000.0 AS run_seconds
+FROM job;
+
+CREATE VIEW history_daily AS            -- percentiles are the smallest value that so many are not above
+SELECT day, tier, task, state, count(*) AS count,
+    min(iif(wait_share >= 0.5, wait_seconds, NULL)) AS wait_p50,
+    min(iif(wait_share >= 0.95, wait_seconds, NULL)) AS wait_p95,
+    min(iif(run_share >= 0.5, run_seconds, NULL)) AS run_p50,
+    min(iif(run_share >= 0.95, run_seconds, NULL)) AS run_p95
+FROM (
+    SELECT *, cume_dist() OVER (PARTITION BY day, tier, task, state, wait_seconds IS NULL ORDER BY wait_seconds)
+        AS wait_share,
+        cume_dist() OVER (PARTITION BY day, tier, task, state, run_seconds IS NULL ORDER BY run_seconds) AS run_share
+    FROM (SELECT substr(submitted_at, 1, 10) AS day, * FROM history_jobs)
+)
+GROUP BY day, tier, task, state;
+
+CREATE VIEW history_audit AS
+SELECT strftime('%Y-%m-%dT%H:%M:%fZ', at / 1000.0, 'unixepoch') AS at, id AS audit_id,
+    substr(by, 1, instr(by || char(31), char(31)) - 1) AS by_name, action, subject, detail
+FROM audit;
+"""

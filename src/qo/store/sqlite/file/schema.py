@@ -9,7 +9,7 @@ from __future__ import annotations
 import apsw
 
 from qo.errors import StoreUnavailable
-from qo.store.sqlite.file.migrations import START_BY, SUSPECTS, TURNS
+from qo.store.sqlite.file.migrations import HISTORY_VIEWS, START_BY, SUSPECTS, TURNS
 
 APPLICATION_ID = 0x716F_7175  # "qoqu": tells a qo file from any other SQLite file
 
@@ -319,6 +319,15 @@ ALTER TABLE content ADD COLUMN contact TEXT;
 ALTER TABLE job ADD COLUMN has_contact INTEGER NOT NULL DEFAULT 0;
 """
 
+# What a job keeps of its past, the trace that it belongs to, and how many jobs there are in each state.
+JOB_HISTORY = """
+ALTER TABLE job ADD COLUMN states TEXT NOT NULL DEFAULT '';        -- lines; policy/job_history.py has their format
+ALTER TABLE job ADD COLUMN past_attempts TEXT NOT NULL DEFAULT ''; -- lines
+ALTER TABLE job ADD COLUMN promise TEXT;                           -- what its user was told first
+ALTER TABLE job ADD COLUMN trace TEXT;
+INSERT INTO counter SELECT 'state:' || state, count(*) FROM job GROUP BY state;
+"""
+
 MIGRATIONS = (
     FIRST,
     AUDIT_COUNTER,
@@ -332,6 +341,8 @@ MIGRATIONS = (
     TURNS,
     START_BY,
     SUSPECTS,
+    JOB_HISTORY,
+    HISTORY_VIEWS,
 )
 
 

@@ -17,7 +17,7 @@ log = logging.getLogger("qo.store")
 
 MEMORY = ":memory:"
 BUSY_SECONDS = 30.0
-"""How long an operation waits for another process to end its write."""
+"""How long an operation waits for another process to end its write, unless the store was opened with another time."""
 WARN_SECONDS = 3.0
 """How long it waits before the log says for whom."""
 STEP_SECONDS, PATIENT_STEP_SECONDS = 0.0005, 0.01
@@ -29,8 +29,9 @@ CLOSING_SECONDS = 2.0
 class FileTrouble:
     """The state of a store's file, shared by all its connections. May be used from any thread."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, busy_seconds: float | None = None) -> None:
         self.path = path
+        self._busy_seconds = BUSY_SECONDS if busy_seconds is None else busy_seconds
         # SQLite keeps its log beside the file that a link leads to; and a process may change its working directory.
         self.file = path if path == MEMORY else os.path.realpath(path)
         self._lock = threading.Lock()
@@ -52,7 +53,7 @@ class FileTrouble:
             if attempt == 0:
                 began = now
             waited = now - began
-            if waited > BUSY_SECONDS or (self._give_up_at is not None and now > self._give_up_at):
+            if waited > self._busy_seconds or (self._give_up_at is not None and now > self._give_up_at):
                 return False
             if waited > WARN_SECONDS:
                 self._tell_of_lock(waited)

@@ -163,7 +163,7 @@ class Writer:
     def _yield_to_other_processes(self) -> None:
         # A process that waits for the file's lock looks every half millisecond only; without a pause, a busy process
         # would take the lock again each time.
-        version = self._db.pragma("data_version")
+        version = self._db.execute("PRAGMA data_version").get
         if version != self._seen_version:
             self._seen_version = version
             time.sleep(YIELD_SECONDS)

@@ -28,7 +28,10 @@ def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
     asking = set()
     for ticket in tickets:
         asking.add(ticket.holder)
-        if not sql.value(step.db, "SELECT 1 FROM lease WHERE holder = ? AND job IS NULL", (ticket.holder,)):
+        token, _, is_in_line = _what_it_has(step, ticket.holder)
+        if is_in_line:
+            _renew(step, ticket)
+        elif token is None:
             _stand_in_line(step, ticket)
         hand_over(step, asking=asking)
         if ticket.wait_ms == 0:
@@ -36,24 +39,33 @@ def acquire(step: Step, tickets: Sequence[Ticket]) -> list[Grant]:
     return [_grant_of(step, ticket.holder) for ticket in tickets]
 
 
+def _what_it_has(step: Step, holder: str) -> tuple[int | None, int, int]:
+    """The token and the end of the holder's lease, and whether it has a ticket."""
+    held = "FROM lease WHERE holder = ?1 AND job IS NULL"
+    found: tuple[int | None, int, int] = sql.row(
+        step.db,
+        f"SELECT (SELECT token {held}), (SELECT expires_at {held}), EXISTS (SELECT 1 FROM ticket WHERE holder = ?1)",
+        (holder,),
+    )
+    return found
+
+
 def _grant_of(step: Step, holder: str) -> Grant:
-    held = sql.row(step.db, "SELECT token, expires_at FROM lease WHERE holder = ? AND job IS NULL", (holder,))
-    if held is None:
-        waiting = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (holder,))
-        return Grant(holder=holder, waiting=bool(waiting))
-    token, expires_at = held
+    token, expires_at, is_in_line = _what_it_has(step, holder)
+    if token is None:
+        return Grant(holder=holder, waiting=bool(is_in_line))
     ends_at = moment(on_the_clock(step, expires_at))
     return Grant(holder=holder, token=str(token), slots=step.groups.held_by(token), expires_at=ends_at)
 
 
+def _renew(step: Step, ticket: Ticket) -> None:
+    step.db.execute(
+        "UPDATE ticket SET wait_ms = ?, lease_ms = ?, expires_at = ? WHERE holder = ?",
+        (ticket.wait_ms, ticket.lease_ms, counted_now(step) + ticket.wait_ms, ticket.holder),
+    )
+
+
 def _stand_in_line(step: Step, ticket: Ticket) -> None:
-    known = sql.value(step.db, "SELECT 1 FROM ticket WHERE holder = ?", (ticket.holder,))
-    if known:
-        step.db.execute(
-            "UPDATE ticket SET wait_ms = ?, lease_ms = ?, expires_at = ? WHERE holder = ?",
-            (ticket.wait_ms, ticket.lease_ms, counted_now(step) + ticket.wait_ms, ticket.holder),
-        )
-        return
     key = order_key(ticket.priority, drawn_place(step.draw_sequence(), 0))
     groups = to_json(ticket.groups)
     entry = step.lanes.enter(TICKETS, groups, ticket.holder, key, lambda: ticket.groups)

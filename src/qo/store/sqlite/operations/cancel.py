@@ -8,8 +8,8 @@ Events   cancelled or cancel_wanted; queued or rescheduled for those that moved 
 from __future__ import annotations
 
 from qo.event import CANCEL_WANTED
-from qo.job import HELD, Job, State
-from qo.policy.lifecycle import check_transition
+from qo.job import ENDED, HELD, Job, State
+from qo.policy.lifecycle import Change, refusal
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.operations.set_priority import unfinished_jobs
 from qo.store.sqlite.shared.hand_over import hand_over
@@ -35,11 +35,13 @@ def cancel(
     never_started = []
     for row in rows:
         if row.state != State.CANCELLED:
-            check_transition(row.id, State(row.state), State.CANCELLED)
+            if State(row.state) in ENDED:
+                raise refusal(row.id, row.state, Change.CANCEL)
+            former = row.state
             _cancel(step, row, message)
             if row.started_at is None:
                 never_started.append(row)
-            step.audit(by, "cancel", row.id, {"message": message})
+            step.audit(by, "cancel", row.id, {"message": message, "from": former})
     give_quota_back(step, never_started)
     hand_over(step)
     return tuple(with_position(step, row.id) for row in rows)

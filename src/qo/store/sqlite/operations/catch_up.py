@@ -20,25 +20,52 @@ from qo.store.sqlite.shared.rows import JobRow, select
 from qo.store.sqlite.shared.step import Step
 from qo.values import Portion
 
+ANY_JOB_DUE = (
+    "(EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NULL AND due_at <= ?1)"
+    " OR EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NOT NULL AND due_at <= ?2))"
+)
+"""?1 is the store's time, ?2 the steady one."""
+
 
 def catch_up(step: Step) -> Portion:
     note_time(step)
-    opened_all = _open_closed_groups(step)
-    dropped_all = _drop_tickets(step)
-    expired, expired_all = _end_leases(step)
+    expired: list[str] = []
+    all_ended = True
+    if _has_anything_ended(step):
+        opened_all = _open_closed_groups(step)
+        dropped_all = _drop_tickets(step)
+        expired, expired_all = _end_leases(step)
+        all_ended = opened_all and dropped_all and expired_all
     overdue, failed_all = fail_overdue_jobs(step)
     joined, joined_all = join_due(step)
     hand_over(step)
-    done = opened_all and dropped_all and expired_all and failed_all and joined_all
-    return Portion(ids=(*expired, *overdue, *joined), more=not done)
+    return Portion(ids=(*expired, *overdue, *joined), more=not (all_ended and failed_all and joined_all))
+
+
+def _has_anything_ended(step: Step) -> bool:
+    """One look instead of three, because mostly there is nothing."""
+    found: int = sql.value(
+        step.db,
+        "SELECT EXISTS (SELECT 1 FROM lease WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM ticket WHERE"
+        " expires_at <= ?1) OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?2)",
+        (counted_now(step), steady_now(step)),
+    )
+    return bool(found)
 
 
 def join_due(step: Step) -> tuple[list[str], bool]:
     """Let due jobs join the line, one portion; their ids, and whether that was all."""
+    if not _is_any_job_due(step):
+        return [], True
     rows = in_joining_order([*_due(step, "steady_at IS NULL", step.now), *_due_by_span(step)])
     portion = rows[: within_portion(step.bounds.portion, (len(step.groups_of(row)) for row in rows))]
     join_all(step, portion)
     return [row.id for row in portion], len(portion) == len(rows)
+
+
+def _is_any_job_due(step: Step) -> bool:
+    found: int = sql.value(step.db, f"SELECT {ANY_JOB_DUE}", (step.now, steady_now(step)))
+    return bool(found)
 
 
 def _due_by_span(step: Step) -> Iterator[JobRow]:

@@ -7,10 +7,9 @@ Events   queued. Audit "confirm"
 
 from __future__ import annotations
 
-from qo.errors import InvalidTransition
 from qo.job import Job, State
 from qo.policy.confirming import granted_after
-from qo.policy.lifecycle import allowed_after
+from qo.policy.lifecycle import Change, refusal
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import JOIN_FIELDS, join
@@ -22,7 +21,7 @@ from qo.store.sqlite.shared.step import Step
 def confirm(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row = by_id(step.db, job_id)
     if row.state != State.CONFIRMING:
-        raise InvalidTransition(f"Job {job_id!r}", row.state, "confirmed", allowed_after(State(row.state)))
+        raise refusal(job_id, row.state, Change.CONFIRM)
     drop_start_by(step, row)
     row.attempts = 0
     row.confirming_at = row.message = None

@@ -9,22 +9,22 @@ The precondition is the lease: a job that is not held under this token is not ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from qo.job import State
 from qo.policy.lifecycle import GIVES_WAY_TO_CANCEL, PASSES_THROUGH_RUNNING
-from qo.store.sqlite.operations.observe import move_average
+from qo.store.sqlite.operations.observe import move_averages
 from qo.store.sqlite.shared.counted_time import steady_now
 from qo.store.sqlite.shared.hand_over import hand_over
-from qo.store.sqlite.shared.lease import RELEASE_FIELDS, end_job, end_leases, is_held
-from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, in_joining_order, join_all
+from qo.store.sqlite.shared.lease import RELEASE_FIELDS, end_job, end_leases, is_held, note_attempt
+from qo.store.sqlite.shared.line import LINE_FIELDS, STATE_FIELDS, come_back, give_up_place, in_joining_order, join_all
 from qo.store.sqlite.shared.overdue import note_start_by
 from qo.store.sqlite.shared.rows import JobRow, find, save, select, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.suspects import clear
-from qo.values import Finished, Outcome
+from qo.values import Average, Finished, Outcome
 
 ENDED_FIELDS = ("ended_token", "ended_state")
 WAIT_FIELDS = ("run_at", "due_at", "steady_at")
@@ -33,16 +33,18 @@ WAIT_FIELDS = ("run_at", "due_at", "steady_at")
 class _Ended(msgspec.Struct):
     """What the outcomes leave to be done when all have been looked at."""
 
-    tokens: list[int] = []
+    slots: dict[int, dict[str, int]]
+    """By token, what the leases held in groups with a limit."""
+    observations: list[tuple[Average, float]] = []
     handed_back: list[JobRow] = []
     released: list[JobRow] = []
 
 
 def finish(step: Step, outcomes: Sequence[Outcome]) -> list[Finished]:
     rows = _rows(step, outcomes)
-    ended = _Ended()
+    ended = _Ended(slots=end_leases(step, _tokens(outcomes, rows)))
     answers = [_finish(step, outcome, rows.get(outcome.job_id), ended) for outcome in outcomes]
-    end_leases(step, ended.tokens)
+    move_averages(step, ended.observations)
     for row in ended.handed_back:
         come_back(step, row, "handed_back")
         save(step.writes, row, *LINE_FIELDS, *ENDED_FIELDS, *RELEASE_FIELDS, "attempts", "started_at", "message")
@@ -58,19 +60,30 @@ def _rows(step: Step, outcomes: Sequence[Outcome]) -> dict[str, JobRow]:
     return {row.id: row for row in select(step.db, "id IN (SELECT value FROM json_each(?))", (wanted,))}
 
 
+def _tokens(outcomes: Sequence[Outcome], rows: Mapping[str, JobRow]) -> list[int]:
+    """Of those leases that the outcomes end."""
+    held = (
+        rows[outcome.job_id]
+        for outcome in outcomes
+        if outcome.job_id in rows and is_held(rows[outcome.job_id], outcome.token)
+    )
+    return list(dict.fromkeys(row.token for row in held if row.token is not None))
+
+
 def _finish(step: Step, outcome: Outcome, row: JobRow | None, ended: _Ended) -> Finished:
     if row is None or not is_held(row, outcome.token):
         return _finished_before(row, outcome)
     assert row.token is not None
-    ended.tokens.append(row.token)
     for name, closed_ms in outcome.closed.items():
         group = step.groups.get(name)
         group.closed_until = steady_now(step) + closed_ms
         step.groups.store(group)
     state = _state_after(row, outcome)
     if row.state == State.STARTING and state in PASSES_THROUGH_RUNNING:
-        row.state = State.RUNNING
+        step.reach(row, State.RUNNING)
         step.event(row.state, row.id)
+    if state is not State.QUEUED:
+        note_attempt(step, row, state, ended.slots.get(row.token, {}), error=outcome.error)
     if outcome.message is not None:
         row.message = outcome.message
     row.ended_token = row.token
@@ -111,7 +124,7 @@ def _hand_back(row: JobRow) -> None:
 
 def _leave_worker(step: Step, row: JobRow, state: State) -> None:
     give_up_place(step, row)
-    row.state = state
+    step.reach(row, state)
     row.worker = row.token = None
 
 
@@ -122,7 +135,7 @@ def _schedule_retry(step: Step, row: JobRow, outcome: Outcome) -> None:
     row.run_at = step.now + outcome.retry_after_ms
     row.due_at = row.steady_at = steady_now(step) + outcome.retry_after_ms
     row.error = None if outcome.error is None else to_json(outcome.error)
-    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, *WAIT_FIELDS, "error", "message")
+    save(step.writes, row, *STATE_FIELDS, "key", *RELEASE_FIELDS, *ENDED_FIELDS, *WAIT_FIELDS, "error", "message")
     step.figure("ended:scheduled", step.now - row.started_at)
     step.event(row.state, row.id, {"run_at": row.run_at})
 
@@ -132,7 +145,8 @@ def _ask_for_confirmation(step: Step, row: JobRow, outcome: Outcome) -> None:
     row.message = outcome.message
     row.confirming_at = step.now
     row.reminded = 0
-    save(step.writes, row, "state", "key", *RELEASE_FIELDS, *ENDED_FIELDS, "confirming_at", "reminded", "message")
+    waits_for = ("confirming_at", "reminded", "message")
+    save(step.writes, row, *STATE_FIELDS, "key", *RELEASE_FIELDS, *ENDED_FIELDS, *waits_for)
     step.event(row.state, row.id, {"message": row.message})
 
 
@@ -143,8 +157,8 @@ def _end(step: Step, row: JobRow, state: State, outcome: Outcome, ended: _Ended)
     if outcome.result is not None:
         step.writes.add("content", "UPDATE content SET result = ? WHERE number = ?", (outcome.result, row.number))
     assert row.started_at is not None
-    for average in outcome.averages:
-        move_average(step, average, (step.now - row.started_at) / 1000)
+    ran = (step.now - row.started_at) / 1000
+    ended.observations += ((average, ran) for average in outcome.averages)
     if row.phase is not None:
         following = find(
             step.db, "parent = ? AND phase = ? AND state = 'waiting' AND due_at IS NULL", (row.parent, row.phase + 1)

@@ -5,7 +5,7 @@ users, limits and workers, in this order.
 from __future__ import annotations
 
 from qo.policy.days import day_of
-from qo.policy.figures import figures_of, own_group_of
+from qo.policy.figures import DEPTH, figures_of, own_group_of
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import JobRow, by_number
 from qo.store.sqlite.shared.share import Share
@@ -52,6 +52,7 @@ def _forget_jobs(step: Step, ended_before: int, keep_jobs: int, share: Share) ->
 
 
 def _forget_job(step: Step, row: JobRow) -> None:
+    step.count_state(row.state, -1)
     step.db.execute("DELETE FROM job WHERE number = ?", (row.number,))
     step.db.execute("DELETE FROM content WHERE number = ?", (row.number,))
     if row.parent is not None:
@@ -74,6 +75,8 @@ def _sum_up_figures(step: Step, before_minute: int, share: Share) -> None:
     )
     for minute, name, count, total_ms in share.take(rows):
         step.db.execute("DELETE FROM figure WHERE minute = ? AND name = ?", (minute, name))
+        if name == DEPTH:
+            continue
         group = own_group_of(name)
         if group is not None and step.groups.get(group).limit is None:
             continue

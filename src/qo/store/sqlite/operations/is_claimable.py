@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import apsw
 
 from qo.policy.groups import GATES
+from qo.store.sqlite.operations.catch_up import ANY_JOB_DUE
 from qo.store.sqlite.operations.read_groups import fallen_ms, looking, uncounted_ms
 from qo.store.sqlite.shared import sql, turns
 from qo.store.sqlite.shared import suspects as suspected
@@ -29,8 +30,7 @@ def _is_due(db: apsw.Connection, now: int) -> bool:
     never_started = "started_at IS NULL AND finished_at IS NULL"
     due: int = sql.value(
         db,
-        "SELECT EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NULL AND due_at <= ?1)"
-        " OR EXISTS (SELECT 1 FROM job WHERE due_at IS NOT NULL AND steady_at IS NOT NULL AND due_at <= ?2)"
+        f"SELECT {ANY_JOB_DUE}"
         " OR EXISTS (SELECT 1 FROM grp WHERE closed_until <= ?2)"
         f" OR EXISTS (SELECT 1 FROM job WHERE start_by <= ?1 AND {never_started})"
         f" OR EXISTS (SELECT 1 FROM job WHERE steady_start_by <= ?2 AND {never_started})"

@@ -7,10 +7,13 @@ Events   moved. Audit "move"
 
 from __future__ import annotations
 
-from qo.errors import InvalidTransition, MoveRefused
+from typing import Any
+
+from qo.errors import MoveRefused
 from qo.event import MOVED
 from qo.job import Displaced, Job, State
-from qo.policy.lifecycle import allowed_after
+from qo.policy.audit import changed_since
+from qo.policy.lifecycle import Change, refusal
 from qo.policy.ordering import (
     CELL,
     PLACE_BITS,
@@ -36,9 +39,18 @@ from qo.store.sqlite.shared.line import (
 )
 from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.undoing import undone_of_job
 
 
-def move(step: Step, job_id: str, *, before: str | None = None, after: str | None = None, by: str | None = None) -> Job:
+def move(
+    step: Step,
+    job_id: str,
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
+) -> Job:
     other_id = before if before is not None else after
     assert other_id is not None
     if other_id == job_id:
@@ -47,6 +59,9 @@ def move(step: Step, job_id: str, *, before: str | None = None, after: str | Non
     for standing in (row, other):
         _check_in_line(standing)
     assert other.key is not None
+    if undoes is not None:
+        _check_undone(step, row, other, undoes)
+    former = _former(step, row)
     band = priority_of(other.key)
     ahead, behind = _neighbours(step, row, other.key, includes_other_ahead=after is not None)
     _vacate(step, [row])
@@ -58,15 +73,28 @@ def move(step: Step, job_id: str, *, before: str | None = None, after: str | Non
     _save_place(step, row)
     detail = {"before": before} if before is not None else {"after": after}
     step.event(MOVED, row.id, detail)
-    step.audit(by, "move", row.id, detail)
+    step.audit(by, "move", row.id, {**detail, "from": former, "key": str(row.key)})
     hand_over(step)
     return with_position(step, row.id)
 
 
+def _former(step: Step, row: JobRow) -> dict[str, Any]:
+    """The job's priority, and the jobs that it stands directly before and after, for an undo."""
+    in_line = "SELECT id FROM job WHERE state = 'queued'"
+    behind = sql.value(step.db, f"{in_line} AND key > ? ORDER BY key LIMIT 1", (row.key,))
+    ahead = sql.value(step.db, f"{in_line} AND key < ? ORDER BY key DESC LIMIT 1", (row.key,))
+    return {"priority": row.priority, "before": behind, "after": ahead}
+
+
+def _check_undone(step: Step, row: JobRow, other: JobRow, entry_id: int) -> None:
+    detail = undone_of_job(step, row, entry_id)
+    if "key" not in detail or detail["from"]["priority"] != other.priority:
+        raise changed_since(row.id, entry_id)
+
+
 def _check_in_line(row: JobRow) -> None:
     if row.state != State.QUEUED:
-        wanted = "moved in the line, in which it does not stand"
-        raise InvalidTransition(f"Job {row.id!r}", row.state, wanted, allowed_after(State(row.state)))
+        raise refusal(row.id, row.state, Change.MOVE)
 
 
 def _neighbours(step: Step, row: JobRow, key: int, *, includes_other_ahead: bool) -> tuple[list[JobRow], list[JobRow]]:

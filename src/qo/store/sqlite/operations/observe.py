@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.step import Step
 from qo.values import Average
+
+SET_AVERAGE = sql.Insert(
+    "average",
+    columns=4,
+    on_conflict="ON CONFLICT DO UPDATE SET value = excluded.value, square = excluded.square, count = excluded.count",
+)
 
 
 def observe(
@@ -19,20 +26,25 @@ def observe(
     errors: Mapping[str, Sequence[float]] = MappingProxyType({}),
     keep_errors: int = 500,
 ) -> None:
-    for average, value in observations:
-        move_average(step, average, value)
+    move_averages(step, observations)
     for task, ratios in errors.items():
         _remember_errors(step, task, ratios, keep_errors)
 
 
-def move_average(step: Step, average: Average, value: float) -> None:
-    step.writes.add(
-        "average",
-        "INSERT INTO average VALUES (?1, ?2 + ?3 * (?4 - ?2), ?2 * ?2 + ?3 * (?4 * ?4 - ?2 * ?2), 1)"
-        " ON CONFLICT DO UPDATE SET value = value + ?3 * (?4 - value),"
-        " square = square + ?3 * (?4 * ?4 - square), count = count + 1",
-        (average.name, float(average.first), float(average.weight), float(value)),
+def move_averages(step: Step, observations: Sequence[tuple[Average, float]]) -> None:
+    moved: dict[str, tuple[float, float, int]] = {}
+    for average, seen in observations:
+        name, weight = average.name, average.weight
+        value, square, count = moved.get(name) or _average(step, name) or (average.first, average.first**2, 0)
+        moved[name] = value + weight * (seen - value), square + weight * (seen * seen - square), count + 1
+    SET_AVERAGE.run(step.db, [(name, *figures) for name, figures in moved.items()])
+
+
+def _average(step: Step, name: str) -> tuple[float, float, int] | None:
+    figures: tuple[float, float, int] | None = sql.row(
+        step.db, "SELECT value, square, count FROM average WHERE name = ?", (name,)
     )
+    return figures
 
 
 def _remember_errors(step: Step, task: str, ratios: Sequence[float], keep: int) -> None:

@@ -69,7 +69,7 @@ def _status(
 
 def blockers(view: View, job_id: str) -> Blockers:
     db = view.db
-    found = reading.job(view, job_id)
+    found = reading.job_now(view.db, job_id)
     standing = _standing(view, found)
     waits_for = waits_for_state = None
     if found.state is State.WAITING and found.phase is not None:
@@ -214,7 +214,9 @@ def usage(view: View, user: str) -> UserUsage:
     text = sql.value(db, "SELECT standing FROM user WHERE name = ?", (user,))
     standing = {} if text is None else decode(text)
     used = sql.value(db, "SELECT used FROM quota WHERE user = ? AND day = ?", (user, day_of(now)))
-    deferred: int = sql.value(db, "SELECT count(*) FROM job WHERE deferred AND user = ?", (user,))
+    # Without the name of the index, SQLite would look at all jobs of the user.
+    counting = "SELECT count(*) FROM job INDEXED BY job_deferred WHERE deferred AND user = ?"
+    deferred: int = sql.value(db, counting, (user,))
     return UserUsage(
         user=user,
         tier=standing.get("tier"),

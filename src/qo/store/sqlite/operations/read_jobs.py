@@ -1,33 +1,39 @@
-"""Reading: what a store can be asked without changing anything.
+"""Reading jobs and the line.
 
 Each function takes a connection that sees one consistent state; none of them waits for a writer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self, Unpack
 
 import apsw
 
 from qo.errors import JobNotFound, ParentNotFound
-from qo.event import AuditEntry, Event, Feed
-from qo.job import Job, State, moment
+from qo.job import Job, State
 from qo.policy.groups import groups_of
-from qo.store.paging import Cursor
+from qo.policy.ordering import FIRST_SEQUENCE
+from qo.store.paging import Cursor, EndedCursor
 from qo.store.sqlite.operations.positions import position, ranks_of
 from qo.store.sqlite.shared import sql
-from qo.store.sqlite.shared.rows import JobRow, by_id, decode, names, row_groups, select, to_job, to_json
+from qo.store.sqlite.shared.rows import JobRow, by_id, names, row_groups, select, to_job, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.view import View
-from qo.values import InLine, JobsPage, LinePage, Mean, Observed, ParentStatus, Record, SeriesPoint, Suspicion
+from qo.values import InLine, JobsPage, LinePage, ParentStatus, Suspicion, Wanted
 
 
 def job(view: View, job_id: str) -> Job:
-    return job_now(view.db, job_id)
+    return job_now(view.db, job_id, with_history=True)
 
 
-def job_now(db: apsw.Connection, job_id: str) -> Job:
-    return _job(db, by_id(db, job_id), _TaskGroups(db))
+def counts(view: View) -> dict[State, int]:
+    rows = view.db.execute("SELECT substr(name, 7), value FROM counter WHERE name LIKE 'state:%' AND value > 0")
+    return {State(state): count for state, count in rows}
+
+
+def job_now(db: apsw.Connection, job_id: str, *, with_history: bool = False) -> Job:
+    return _job(db, by_id(db, job_id), _TaskGroups(db), with_history=with_history)
 
 
 def with_position(step: Step, job_id: str) -> Job:
@@ -48,37 +54,77 @@ def payload(view: View, job_id: str) -> tuple[bytes, bytes | None]:
 def jobs(
     view: View,
     *,
-    status: str | None = None,
-    user: str | None = None,
-    task: str | None = None,
-    parent: str | None = None,
+    ids: Sequence[str] | None = None,
     limit: int = 100,
     newest_first: bool = False,
     after: str | None = None,
+    **wanted: Unpack[Wanted],
 ) -> JobsPage:
     db, page = view.db, view.bounds.page
-    wanted = {"user": user, "task": task, "parent": parent}
-    given = {column: value for column, value in wanted.items() if value is not None}
     task_groups = _TaskGroups(db)
+    if ids is not None:
+        rows = {row.id: row for row in select(db, "id IN (SELECT value FROM json_each(?))", (to_json(ids),))}
+        known = (rows[job_id] for job_id in dict.fromkeys(ids) if job_id in rows)
+        return JobsPage(jobs=tuple(_job(db, row, task_groups, with_history=True) for row in known))
+    search = _Search.of(wanted)
+    if wanted.get("ended"):
+        return _ended(db, search, EndedCursor.read(after), limit, page, newest_first)
     cursor = Cursor.read(after)
     found: list[Job] = []
-    if cursor.in_line and status in (None, State.QUEUED):
-        found, ended_at, looked_at = _in_line(db, given, cursor.last, limit, page, task_groups)
+    if cursor.in_line and search.may_be_in_line:
+        found, ended_at, looked_at = _in_line(db, search, cursor.last, limit, page, task_groups)
         if ended_at is not None:
             return JobsPage(jobs=tuple(found), next=Cursor(True, ended_at).text())
         page -= looked_at
-    if status == State.QUEUED:
+    if not search.may_be_elsewhere:
         return JobsPage(jobs=tuple(found))
     last = None if cursor.in_line else cursor.last
     if page <= 0:
         return JobsPage(jobs=tuple(found), next=Cursor(False, last).text())
-    others, ended_at = _others(db, given, status, last, limit - len(found), page, newest_first)
-    found += (_job(db, row, task_groups) for row in others)
+    others, ended_at = _others(db, search, last, limit - len(found), page, newest_first)
+    found += (_job(db, row, task_groups, with_history=True) for row in others)
     return JobsPage(jobs=tuple(found), next=None if ended_at is None else Cursor(False, ended_at).text())
 
 
+class _Search(NamedTuple):
+    """Which rows are wanted, as SQL. Those of a user and of a parent are found by an index (`owner`)."""
+
+    conditions: tuple[str, ...]
+    bindings: tuple[Any, ...]
+    owner: tuple[str, str] | None
+    may_be_in_line: bool
+    may_be_elsewhere: bool
+
+    @classmethod
+    def of(cls, wanted: Wanted) -> Self:
+        given = {name: value for name in EQUAL if (value := wanted.get(name)) is not None}
+        conditions, bindings = [f"{name} = ?" for name in given], list(given.values())
+        prefix, status = wanted.get("id_prefix"), wanted.get("status")
+        if prefix:
+            conditions.append("substr(id, 1, ?) = ?")
+            bindings += [len(prefix), prefix]
+        if status is not None:
+            conditions.append(HAS_STATUS)
+            bindings += [status] * 3
+        owners = [(name, str(given[name])) for name in ("user", "parent") if name in given]
+        return cls(
+            conditions=tuple(conditions),
+            bindings=tuple(bindings),
+            owner=owners[0] if owners else None,
+            may_be_in_line=status in (None, State.QUEUED),
+            may_be_elsewhere=status != State.QUEUED,
+        )
+
+
+EQUAL = ("user", "task", "parent", "project", "tier", "priority")
+HAS_STATUS = (
+    "(state = ? OR state = 'running' AND stage = ? OR state = 'succeeded' AND stage IS NOT NULL AND ? = 'ready')"
+)
+"""A status is a state, the stage of a running job, or `ready` for a staged one that succeeded."""
+
+
 def _in_line(
-    db: apsw.Connection, given: dict[str, str], last: int | None, limit: int, page: int, task_groups: _TaskGroups
+    db: apsw.Connection, search: _Search, last: int | None, limit: int, page: int, task_groups: _TaskGroups
 ) -> tuple[list[Job], int | None, int]:
     """The jobs, where the search ended before the end of the line, and how many rows it looked at."""
     first = 0 if last is None else last + 1
@@ -91,78 +137,146 @@ def _in_line(
     ]
     if not keys:
         return [], None, 0
-    where = " AND ".join(["state = 'queued' AND key BETWEEN ? AND ?", *(f"{column} = ?" for column in given)])
-    rows = list(select(db, f"{where} ORDER BY key LIMIT ?", (first, keys[-1], *given.values(), limit)))
+    where = " AND ".join(["state = 'queued' AND key BETWEEN ? AND ?", *_conditions_in_line(db, search, page)])
+    rows = list(select(db, f"{where} ORDER BY key LIMIT ?", (first, keys[-1], *search.bindings, limit)))
     ranks = ranks_of(db, [row.key for row in rows if row.key is not None])
-    found = [to_job(row, groups=task_groups(row), position=rank) for rank, row in zip(ranks, rows, strict=True)]
+    found = [
+        to_job(row, groups=task_groups(row), position=rank, with_history=True)
+        for rank, row in zip(ranks, rows, strict=True)
+    ]
     if len(rows) == limit:
         return found, rows[-1].key, len(keys)
     return found, keys[-1] if len(keys) == page else None, len(keys)
 
 
+def _conditions_in_line(db: apsw.Connection, search: _Search, page: int) -> list[str]:
+    """SQLite would always take the index of the owner, and look at all jobs of an owner that has very many. With a plus
+    before a condition it takes the line's; the owner's only where that is shorter than a page."""
+    by_index = f"{search.owner[0]} = ?" if search.owner is not None and _has_few(db, search.owner, page) else None
+    return [each if each == by_index else f"+{each}" for each in search.conditions]
+
+
+def _has_few(db: apsw.Connection, owner: tuple[str, str], page: int) -> bool:
+    """Whether all jobs of an owner are less than a page."""
+    column, name = owner
+    counting = f"SELECT count(*) FROM (SELECT 1 FROM job WHERE {column} = ? LIMIT ?)"
+    return bool(sql.value(db, counting, (name, page)) < page)
+
+
 def _others(
-    db: apsw.Connection,
-    given: dict[str, str],
-    status: str | None,
-    last: int | None,
-    limit: int,
-    page: int,
-    newest_first: bool,
+    db: apsw.Connection, search: _Search, last: int | None, limit: int, page: int, newest_first: bool
 ) -> tuple[list[JobRow], int | None]:
     """Those that are not in line, and where the search ended before the last of them."""
     order, beyond = ("DESC", "<") if newest_first else ("ASC", ">")
-    # The jobs of a user and of a parent are found by an index; of all others a page of numbers is looked through.
-    owner = {column: given[column] for column in [one for one in ("user", "parent") if one in given][:1]}
-    looked_through = [*(f"{column} = ?" for column in owner), *([] if last is None else [f"number {beyond} ?"])]
+    looked_through: list[str] = []
+    bindings: list[Any] = []
+    conditions = search.conditions
+    # The index of a user's jobs has them in order. That of a parent's has them by phase, so all of them would be sorted
+    # for each page: of a parent that has very many, a page looks at the jobs of all parents instead.
+    if search.owner is not None and (search.owner[0] == "user" or _has_few(db, search.owner, page)):
+        looked_through.append(f"{search.owner[0]} = ?")
+        bindings.append(search.owner[1])
+    else:
+        conditions = tuple(f"+{each}" for each in conditions)
+    if last is not None:
+        looked_through.append(f"number {beyond} ?")
+        bindings.append(last)
     numbers = sql.rows(
         db,
-        f"SELECT number FROM job {'WHERE ' + ' AND '.join(looked_through) if looked_through else ''}"
+        f"SELECT number FROM job {'WHERE ' if looked_through else ''}{' AND '.join(looked_through)}"
         f" ORDER BY number {order} LIMIT ?",
-        (*owner.values(), *([] if last is None else [last]), page),
+        (*bindings, page),
     )
     if not numbers:
         return [], None
     ends = sorted((numbers[0][0], numbers[-1][0]))
-    where = ["number BETWEEN ? AND ?", "state != 'queued'", *(f"{column} = ?" for column in given)]
-    rows = list(
-        select(
-            db,
-            " AND ".join([*where, *_status_filter(status)]) + f" ORDER BY number {order} LIMIT ?",
-            (*ends, *given.values(), *_status_bindings(status), limit),
-        )
-    )
+    where = " AND ".join(["number BETWEEN ? AND ?", "state != 'queued'", *conditions])
+    rows = list(select(db, f"{where} ORDER BY number {order} LIMIT ?", (*ends, *search.bindings, limit)))
     if len(rows) == limit:
         return rows, rows[-1].number
     return rows, numbers[-1][0] if len(numbers) == page else None
 
 
-def _status_filter(status: str | None) -> list[str]:
-    """A status is a state, the stage of a running job, or `ready` for a staged one that succeeded."""
-    if status is None:
-        return []
-    return [
-        "(state = ? OR state = 'running' AND stage = ? OR state = 'succeeded' AND stage IS NOT NULL AND ? = 'ready')"
-    ]
-
-
-def _status_bindings(status: str | None) -> list[str]:
-    return [] if status is None else [status] * 3
-
-
-def line(view: View, *, limit: int, after: str | None = None) -> LinePage:
-    db = view.db
+def _ended(
+    db: apsw.Connection, search: _Search, cursor: EndedCursor | None, limit: int, page: int, newest_first: bool
+) -> JobsPage:
+    """Those that have ended, found by an index of their ends."""
+    order, beyond = ("DESC", "<") if newest_first else ("ASC", ">")
+    ended, bindings = "finished_at IS NOT NULL", tuple[int, ...]()
+    if cursor is not None:
+        ended, bindings = f"{ended} AND (finished_at, number) {beyond} (?, ?)", tuple(cursor)
+    ends = sql.rows(
+        db,
+        f"SELECT finished_at, number FROM job WHERE {ended} ORDER BY finished_at {order}, number {order} LIMIT ?",
+        (*bindings, page),
+    )
+    if not ends:
+        return JobsPage()
+    numbers = to_json([number for _, number in (ends if search.conditions else ends[:limit])])
+    # With a plus before each condition, because else SQLite looks at all jobs of a user that has very many.
+    where = " AND ".join(["number IN (SELECT value FROM json_each(?))", *(f"+{each}" for each in search.conditions)])
+    rows = list(
+        select(
+            db,
+            f"{where} ORDER BY finished_at {order}, number {order} LIMIT ?",
+            (numbers, *search.bindings, limit),
+        )
+    )
+    last = None
+    if len(rows) == limit:
+        last = EndedCursor(rows[-1].finished_at or 0, rows[-1].number)
+    elif len(ends) == page:
+        last = EndedCursor(*ends[-1])
     task_groups = _TaskGroups(db)
-    cursor, at_most = Cursor.read(after), min(limit, view.bounds.page)
+    return JobsPage(
+        jobs=tuple(_job(db, row, task_groups, with_history=True) for row in rows),
+        next=None if last is None else last.text(),
+    )
+
+
+def line(view: View, *, limit: int, after: str | None = None, around: str | None = None) -> LinePage:
+    db, ended_at = view.db, None
+    if around is not None:
+        jobs = _neighbours(db, by_id(db, around), limit)
+    else:
+        cursor, at_most = Cursor.read(after), min(limit, view.bounds.page)
+        last = -1 if cursor.last is None else cursor.last
+        jobs = _lean(db, "key > ? ORDER BY key LIMIT ?", (last, at_most if cursor.in_line else 0))
+        ended_at = jobs[-1].key if jobs and len(jobs) == at_most else None
+    return LinePage(
+        jobs=tuple(jobs),
+        queued=sql.value(db, "SELECT coalesce(sum(waiting), 0) FROM line_count"),
+        next_sequence=sql.value(db, "SELECT value FROM counter WHERE name = 'next_sequence'") or FIRST_SEQUENCE,
+        task_groups={
+            task: names(groups) for task, groups in sql.rows(db, "SELECT name, groups FROM task WHERE groups != '[]'")
+        },
+        next=None if ended_at is None else Cursor(True, ended_at).text(),
+    )
+
+
+def _neighbours(db: apsw.Connection, row: JobRow, limit: int) -> list[InLine]:
+    if row.state != State.QUEUED:
+        return []
+    ahead = _lean(db, "key < ? ORDER BY key DESC LIMIT ?", (row.key, limit))
+    return [*reversed(ahead), *_lean(db, "key >= ? ORDER BY key LIMIT ?", (row.key, limit + 1))]
+
+
+def _lean(db: apsw.Connection, where: str, bindings: Sequence[Any]) -> list[InLine]:
+    """Jobs in line with only what they compete for."""
+    task_groups = _TaskGroups(db)
     rows = sql.rows(
         db,
-        "SELECT id, task, priority, user, project, tier, parent, own_groups, passed, turn, suspicion, key FROM job"
-        " WHERE state = 'queued' AND key > ? ORDER BY key LIMIT ?",
-        (-1 if cursor.last is None else cursor.last, at_most if cursor.in_line else 0),
+        "SELECT id, task, priority, user, project, tier, parent, own_groups, passed, turn, suspicion, key,"
+        " undisturbed_key FROM job"
+        f" WHERE state = 'queued' AND {where}",
+        bindings,
     )
-    jobs = tuple(
+    return [
         InLine(
             id=id_,
             task=task,
+            key=key,
+            undisturbed_key=undisturbed_key,
             tier=tier,
             groups=groups_of(
                 task=task,
@@ -178,11 +292,8 @@ def line(view: View, *, limit: int, after: str | None = None) -> LinePage:
             turn=bool(turn),
             suspicion=Suspicion(suspicion),
         )
-        for id_, task, priority, user, project, tier, parent, own, passed, turn, suspicion, _ in rows
-    )
-    queued = sql.value(db, "SELECT coalesce(sum(waiting), 0) FROM line_count")
-    ended_at = rows[-1][-1] if rows and len(rows) == at_most else None
-    return LinePage(jobs=jobs, queued=queued, next=None if ended_at is None else Cursor(True, ended_at).text())
+        for id_, task, priority, user, project, tier, parent, own, passed, turn, suspicion, key, undisturbed_key in rows
+    ]
 
 
 def parent(view: View, parent: str) -> ParentStatus:
@@ -203,88 +314,6 @@ def state_of_phase(db: apsw.Connection, parent: str | None, phase: int) -> State
     return None if state is None else State(state)
 
 
-def series(view: View, *, prefix: str = "", since_minute: int = 0) -> tuple[SeriesPoint, ...]:
-    rows = view.db.execute(
-        "SELECT name, minute, count, total_ms FROM figure WHERE minute >= ? AND substr(name, 1, ?) = ?"
-        " ORDER BY name, minute",
-        (since_minute, len(prefix), prefix),
-    )
-    return tuple(
-        SeriesPoint(name=name, minute=minute, count=count, total_ms=total_ms) for name, minute, count, total_ms in rows
-    )
-
-
-def audit(view: View, *, subject: str | None = None, limit: int = 100) -> tuple[AuditEntry, ...]:
-    where, bindings = ("", (limit,)) if subject is None else ("WHERE subject = ?", (subject, limit))
-    rows = view.db.execute(
-        f"SELECT id, at, by, action, subject, detail FROM audit {where} ORDER BY id DESC LIMIT ?", bindings
-    )
-    return tuple(
-        AuditEntry(id=id_, at=moment(at), by=by, action=action, subject=subject_, detail=decode(detail))
-        for id_, at, by, action, subject_, detail in rows
-    )
-
-
-def observed(view: View, names: Sequence[str] = (), *, tasks: Sequence[str] = ()) -> Observed:
-    return Observed(averages=_averages(view.db, names), errors={task: _errors(view.db, task) for task in tasks})
-
-
-def _averages(db: apsw.Connection, names: Sequence[str]) -> dict[str, Mean]:
-    found = {}
-    for name in names:
-        row = sql.row(db, "SELECT value, square, count FROM average WHERE name = ?", (name,))
-        if row is not None:
-            found[name] = Mean(value=row[0], square=row[1], count=row[2])
-    return found
-
-
-def _errors(db: apsw.Connection, task: str) -> tuple[float, ...]:
-    return tuple(
-        ratio for (ratio,) in db.execute("SELECT ratio FROM estimate_error WHERE task = ? ORDER BY id", (task,))
-    )
-
-
-def events(
-    db: apsw.Connection,
-    after: int | None,
-    *,
-    kinds: Collection[str] | None,
-    subjects: Collection[str] | None,
-    limit: int,
-) -> Feed:
-    oldest, newest = sql.row(db, "SELECT coalesce(min(id), 1), coalesce(max(id), 0) FROM event")
-    if after is None:
-        return Feed(events=(), cursor=newest)
-    if after < oldest - 1 or after > newest:
-        return Feed(events=(), cursor=newest, reset=True)
-    wanted = [("kind", kinds), ("subject", subjects)]
-    conditions = [f" AND {column} IN (SELECT value FROM json_each(?))" for column, names in wanted if names is not None]
-    rows = db.execute(
-        f"SELECT id, at, kind, subject, detail FROM event WHERE id > ?{''.join(conditions)} ORDER BY id LIMIT ?",
-        (after, *(to_json(sorted(names)) for _, names in wanted if names is not None), limit),
-    )
-    found = tuple(
-        Event(id=id_, at=moment(at), kind=kind, subject=subject, detail=decode(detail))
-        for id_, at, kind, subject, detail in rows
-    )
-    return Feed(events=found, cursor=found[-1].id if len(found) == limit else newest)
-
-
-def has_events(db: apsw.Connection, after: int, *, kinds: Collection[str] | None) -> tuple[bool, int]:
-    """Whether there are any of these kinds, and up to where that is known."""
-    newest: int = sql.value(db, "SELECT coalesce(max(id), 0) FROM event")
-    if newest <= after or kinds is None:
-        return newest > after, newest
-    statement = "SELECT EXISTS (SELECT 1 FROM event WHERE id > ? AND kind IN (SELECT value FROM json_each(?)))"
-    return bool(sql.value(db, statement, (after, to_json(sorted(kinds))))), newest
-
-
-def records(view: View, name: str | None = None, *, prefix: str = "") -> dict[str, Record]:
-    where, bindings = ("name = ?", (name,)) if name is not None else ("substr(name, 1, ?) = ?", (len(prefix), prefix))
-    rows = view.db.execute(f"SELECT name, version, value FROM record WHERE {where} ORDER BY name", bindings)
-    return {name: Record(version=version, value=decode(value)) for name, version, value in rows}
-
-
 class _TaskGroups:
     """The groups of jobs, with what their tasks add read once."""
 
@@ -302,9 +331,15 @@ class _TaskGroups:
         return self._by_task[task]
 
 
-def _job(db: apsw.Connection, row: JobRow, task_groups: Callable[[JobRow], tuple[str, ...]]) -> Job:
+def _job(
+    db: apsw.Connection,
+    row: JobRow,
+    task_groups: Callable[[JobRow], tuple[str, ...]],
+    *,
+    with_history: bool = False,
+) -> Job:
     rank = position(db, row.key) if row.state == State.QUEUED and row.key is not None else None
     result = None
     if row.state == State.SUCCEEDED:
         result = sql.value(db, "SELECT result FROM content WHERE number = ?", (row.number,))
-    return to_job(row, groups=task_groups(row), position=rank, result=result)
+    return to_job(row, groups=task_groups(row), position=rank, result=result, with_history=with_history)

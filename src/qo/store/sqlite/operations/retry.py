@@ -7,10 +7,9 @@ Events   queued. Audit "retry"
 
 from __future__ import annotations
 
-from qo.errors import InvalidTransition
 from qo.job import Job, State
 from qo.policy.days import day_of
-from qo.policy.lifecycle import allowed_after
+from qo.policy.lifecycle import Change, key_is_free, phase_succeeded, refusal, refused_retry
 from qo.store.sqlite.operations.read_jobs import state_of_phase, with_position
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import JOIN_FIELDS, join
@@ -24,16 +23,14 @@ from qo.store.sqlite.shared.suspects import suspect_again
 def retry(step: Step, job_id: str, *, by: str | None = None) -> Job:
     row = by_id(step.db, job_id)
     if row.state != State.FAILED:
-        raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed_after(State(row.state)))
+        raise refusal(job_id, row.state, Change.RETRY)
     if row.unique_key is not None:
         other = find(step.db, "unique_key = ? AND finished_at IS NULL", (row.unique_key,))
         if other is not None:
-            allowed = f"nothing while job {other.id!r} with the same unique key {row.unique_key!r} is unfinished"
-            raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed)
+            raise refused_retry(job_id, row.state, until=key_is_free(other.id, row.unique_key))
     before = None if row.phase is None else row.phase - 1
     if before and state_of_phase(step.db, row.parent, before) is not State.SUCCEEDED:
-        allowed = f"nothing until phase {before} of parent {row.parent!r} has succeeded"
-        raise InvalidTransition(f"Job {job_id!r}", row.state, "retried", allowed)
+        raise refused_retry(job_id, row.state, until=phase_succeeded(before, row.parent))
     if row.user is not None and row.quota_day is None:
         row.quota_day = day_of(step.now)
         charge(step, row.user, row.quota_day)

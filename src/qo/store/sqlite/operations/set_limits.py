@@ -14,14 +14,23 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.groups import Group
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.undoing import check_undone_limit
 from qo.values import Limit, LimitChange, LimitIgnored, Source, Unlimited
 
 AUDITED = (Source.OPERATOR, Source.CONFIGURATION)
 
 
 def set_limits(
-    step: Step, limits: Sequence[Limit | Unlimited], *, exactly: Source | None = None, by: str | None = None
+    step: Step,
+    limits: Sequence[Limit | Unlimited],
+    *,
+    exactly: Source | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
 ) -> tuple[LimitIgnored, ...]:
+    if undoes is not None:
+        for limit in limits:
+            check_undone_limit(step, step.groups.get(limit.group), undoes)
     _, ignored = apply_limits(step, limits, by=by)
     if exactly is not None:
         _remove_others(step, limits, exactly, by)
@@ -65,8 +74,15 @@ def _apply(step: Step, limit: Limit | Unlimited, by: str | None) -> LimitChange 
     detail = {"limit": group.limit, "source": group.source}
     step.event(LIMIT, group.name, detail)
     if limit.source in AUDITED:
-        step.audit(by, "limit", group.name, {**detail, "from": None if before is None else before.slots})
+        step.audit(by, "limit", group.name, {**detail, **_former(before)})
     return LimitChange(limit=limit, before=before)
+
+
+def _former(limit: Limit | None) -> dict[str, int | None]:
+    """What an undo goes back to."""
+    if limit is None:
+        return {"from": None, "from_source": None}
+    return {"from": limit.slots, "from_source": int(limit.source)}
 
 
 def _remove_others(step: Step, limits: Iterable[Limit | Unlimited], source: Source, by: str | None) -> None:
@@ -80,7 +96,7 @@ def _remove_others(step: Step, limits: Iterable[Limit | Unlimited], source: Sour
 def _remove(step: Step, group: str, only: Source | None, by: str | None) -> None:
     removed = drop_limit(step, group, only=only)
     if removed is not None:
-        step.audit(by, "limit", group, {"limit": None, "source": int(removed.source), "from": removed.slots})
+        step.audit(by, "limit", group, {"limit": None, "source": int(removed.source), **_former(removed)})
 
 
 def drop_limit(step: Step, name: str, *, only: Source | None = None) -> Limit | None:

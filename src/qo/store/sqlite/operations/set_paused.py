@@ -9,9 +9,12 @@ from __future__ import annotations
 from qo.event import PAUSED, RESUMED
 from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.undoing import undone
 
 
-def set_paused(step: Step, group: str, paused: bool, *, by: str | None = None) -> None:
+def set_paused(step: Step, group: str, paused: bool, *, by: str | None = None, undoes: int | None = None) -> None:
+    if undoes is not None:
+        undone(step, group, undoes)
     row = step.groups.get(group)
     if row.paused != paused:
         row.paused = paused

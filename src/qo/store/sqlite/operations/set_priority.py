@@ -7,10 +7,10 @@ Events   priority, each job. Audit "priority", each job
 
 from __future__ import annotations
 
-from qo.errors import InvalidTransition, ParentNotFound
+from qo.errors import ParentNotFound
 from qo.event import PRIORITY
 from qo.job import HELD, Displaced, Job, State
-from qo.policy.lifecycle import WAITS, allowed_after
+from qo.policy.lifecycle import WAITS, Change, refusal
 from qo.policy.ordering import order_key, place_of
 from qo.store.sqlite.operations.read_jobs import with_position
 from qo.store.sqlite.shared import sql
@@ -18,13 +18,22 @@ from qo.store.sqlite.shared.hand_over import hand_over
 from qo.store.sqlite.shared.line import DISPLACED_FIELDS, LINE_FIELDS, end_turn, enter_again, note_displacement
 from qo.store.sqlite.shared.rows import JobRow, by_id, save, select
 from qo.store.sqlite.shared.step import Step
+from qo.store.sqlite.shared.undoing import undone_of_job
 
 
 def set_priority(
-    step: Step, priority: int, *, job_id: str | None = None, parent: str | None = None, by: str | None = None
+    step: Step,
+    priority: int,
+    *,
+    job_id: str | None = None,
+    parent: str | None = None,
+    by: str | None = None,
+    undoes: int | None = None,
 ) -> tuple[Job, ...]:
     if job_id is not None:
         rows = [_waiting_job(step, job_id)]
+        if undoes is not None:
+            undone_of_job(step, rows[0], undoes)
     else:
         assert parent is not None
         rows = unfinished_jobs(step, parent)
@@ -43,9 +52,7 @@ def set_priority(
 def _waiting_job(step: Step, job_id: str) -> JobRow:
     row = by_id(step.db, job_id)
     if row.state not in WAITS:
-        raise InvalidTransition(
-            f"Job {job_id!r}", row.state, "a job of another priority", allowed_after(State(row.state))
-        )
+        raise refusal(job_id, row.state, Change.PRIORITY)
     return row
 
 

@@ -24,8 +24,9 @@ _decode_standing = msgspec.json.Decoder(Standing).decode
 
 def set_tier(step: Step, user: str, standing: Standing, *, by: str | None = None) -> tuple[LimitIgnored, ...]:
     step.event(TIER, user, {"tier": standing.tier})
+    former = standing_of(step, user)
     ignored = apply_standing(step, user, standing, pinned=True)
-    step.audit(by, "tier", user, {"tier": standing.tier})
+    step.audit(by, "tier", user, {"tier": standing.tier, "from": None if former is None else former.tier})
     hand_over(step)
     return ignored
 

@@ -29,6 +29,8 @@ from qo.store.sqlite.shared.rows import JobRow, find, insert, to_job, to_json
 from qo.store.sqlite.shared.step import Step
 from qo.values import Accepted, LimitIgnored, Refusal, RefusalReason, Standing, Submission
 
+INSERT_CONTENT = sql.Insert("content (number, payload, contact, overdue_message)", columns=4)
+
 
 def submit(step: Step, submissions: Sequence[Submission]) -> list[Accepted | Refusal]:
     fail_overdue_jobs(step)
@@ -117,10 +119,12 @@ def _accept(
         defer(step, row, deferred_to, midnight(deferred_to) + submission.quota_jitter_ms)
     groups = step.groups_of(row)
     _note_owner(step, row, groups)
+    step.count_state(row.state, +1)
     if waits_for_phase:
+        step.note_status(row, row.state)
         step.event(row.state, row.id)
     elif waits_for_time:
-        row.state = State.SCHEDULED
+        step.reach(row, State.SCHEDULED)
         row.due_at = row.run_at if row.steady_at is None else row.steady_at
         step.event(row.state, row.id, {"run_at": row.run_at})
     else:
@@ -165,8 +169,7 @@ def _note_owner(step: Step, row: JobRow, groups: tuple[str, ...]) -> None:
 def _store(step: Step, row: JobRow, submission: Submission) -> None:
     insert(step.writes, row)
     content = (row.number, submission.payload, submission.contact, submission.overdue_message)
-    statement = "INSERT INTO content (number, payload, contact, overdue_message) VALUES (?, ?, ?, ?)"
-    step.writes.add("content", statement, content)
+    step.writes.add("content", INSERT_CONTENT, content)
     note_start_by(step, row)
     step.figure("submitted")
     if submission.by is not None:
@@ -214,6 +217,7 @@ def _new_row(step: Step, submission: Submission, standing: Standing | None) -> J
     row.parent_order = parent_order(submission.parent)
     row.max_attempts = submission.max_attempts
     row.timeout_ms = submission.timeout_ms
+    row.trace = submission.trace
     row.has_contact = submission.contact is not None
     row.submitted_at = step.now
     if standing is not None:

@@ -16,9 +16,10 @@ from qo.policy.groups import GLOBAL, kind_of
 from qo.policy.turns import Kept
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.rows import to_json
+from qo.store.sqlite.shared.sql import Insert
 from qo.store.sqlite.shared.writes import Writes
 
-TAKE = "INSERT INTO slot VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET token = excluded.token"
+TAKE = Insert("slot", columns=3, on_conflict="ON CONFLICT DO UPDATE SET token = excluded.token")
 
 
 class Group:
@@ -68,7 +69,8 @@ class _Numbers:
     __slots__ = ("_free", "_highest")
 
     def __init__(self, free: list[int], highest: int) -> None:
-        self._free = free  # a sorted list is a heap
+        heapq.heapify(free)
+        self._free = free
         self._highest = highest
 
     def take(self) -> int:
@@ -168,33 +170,26 @@ class Groups:
         self._writes.add("slot", TAKE, (name, number, token))
         return number
 
-    def free(self, tokens: Sequence[int]) -> None:
-        """Free all slots of these tokens."""
+    def free(self, tokens: Sequence[int]) -> dict[int, dict[str, int]]:
+        """Free all slots of these tokens. Returns, by token, those in groups with a limit."""
+        ended = to_json(tokens)
         held = sql.rows(
             self._db,
-            "SELECT grp, number FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value",
-            (to_json(tokens),),
+            "SELECT token, grp, number FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value",
+            (ended,),
         )
-        for name, number in held:
+        limited: dict[int, dict[str, int]] = {}
+        for token, name, number in held:
             group = self.get(name)
+            if group.limit is not None:
+                limited.setdefault(token, {})[name] = number
             group.active -= 1
             group.held_changed = True
             self._touched[name] = group
             if group.numbers is not None:
                 group.numbers.give_back(number)
-        self._db.executemany("UPDATE slot SET token = NULL WHERE grp = ? AND number = ?", held)
-
-    def limited_of(self, tokens: Sequence[int]) -> dict[int, list[str]]:
-        """By token, the names of the groups with a limit in which it holds a slot."""
-        held = sql.rows(
-            self._db,
-            "SELECT token, grp FROM json_each(?) AS ended CROSS JOIN slot ON token = ended.value ORDER BY grp",
-            (to_json(tokens),),
-        )
-        limited: dict[int, list[str]] = {}
-        for token, name in held:
-            if self.get(name).limit is not None:
-                limited.setdefault(token, []).append(name)
+        if held:
+            self._db.execute("UPDATE slot SET token = NULL WHERE token IN (SELECT value FROM json_each(?))", (ended,))
         return limited
 
     def held_by(self, token: int) -> dict[str, int]:
@@ -207,14 +202,13 @@ class Groups:
 
     def _free_numbers(self, name: str) -> _Numbers:
         # No slot of a group waits in `Writes` before its numbers were read.
-        db = self._writes.connection
-        free = sql.rows(
-            db,
-            "SELECT number FROM slot INDEXED BY slot_free WHERE grp = ? AND token IS NULL ORDER BY number",
+        *free, (highest,) = sql.rows(
+            self._writes.connection,
+            "SELECT number FROM slot INDEXED BY slot_free WHERE grp = ?1 AND token IS NULL"
+            " UNION ALL SELECT coalesce(max(number), -1) FROM slot WHERE grp = ?1",
             (name,),
         )
-        highest = sql.value(db, "SELECT max(number) FROM slot WHERE grp = ?", (name,))
-        return _Numbers([number for (number,) in free], -1 if highest is None else highest)
+        return _Numbers([number for (number,) in free], highest)
 
     def adopt(self, name: str) -> None:
         """Record the running jobs of a group that gets its first limit as its holders.

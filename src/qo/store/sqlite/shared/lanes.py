@@ -122,12 +122,16 @@ class Lanes:
             self._write(kind, kind.mark, (entry.parked, lane.first))
 
     def park(self, kind: Kind, name: str, member: Member, key: int, group: str) -> None:
-        """Park a lane whose first one, this member, was found blocked by this group."""
+        """Park a lane whose next one, this member, was found blocked by this group.
+
+        It is not the first one where a hand-over leaves those before it to their workers.
+        """
         lane = self.load(kind, name)
-        lane.first, lane.key, lane.first_left = member, key, False
-        self._to_settle.pop((kind, name), None)
+        if lane.first_left:
+            lane.first, lane.key, lane.first_left = member, key, False
+            self._to_settle.pop((kind, name), None)
         self._put_aside(lane, group)
-        self._write(kind, kind.mark, (group, member))
+        self._write(kind, kind.mark, (group, lane.first))
 
     def settle(self) -> None:
         """Mark the first one of every lane whose first one has left."""

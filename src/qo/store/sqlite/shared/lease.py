@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from qo.event import LEASE_LOST
-from qo.job import HELD, JobError, State
-from qo.policy.figures import wait_bucket
+from qo.job import HELD, LOST, REVOKED, JobError, State
+from qo.policy.figures import PROMISE_KEPT, PROMISE_MISSED, wait_bucket
 from qo.policy.groups import is_always_counted, kind_of
+from qo.policy.job_history import is_kept, made_at, with_attempt
 from qo.store.sqlite.shared.counted_time import counted_now
-from qo.store.sqlite.shared.line import LINE_FIELDS, come_back, give_up_place, leave
+from qo.store.sqlite.shared.line import LINE_FIELDS, STATE_FIELDS, come_back, give_up_place, leave
 from qo.store.sqlite.shared.rows import JobRow, by_number, find, save, to_json
+from qo.store.sqlite.shared.sql import Insert
 from qo.store.sqlite.shared.step import Step
 from qo.store.sqlite.shared.suspects import clear, keep_in_mind, suspect
 
-RELEASE_FIELDS = ("worker", "token", "cancel_wanted")
+RELEASE_FIELDS = ("worker", "token", "cancel_wanted", "past_attempts")
 CLAIM_FIELDS = (
-    "state",
+    *STATE_FIELDS,
     "lane",
     "aged_at",
     "attempts",
@@ -28,10 +30,21 @@ CLAIM_FIELDS = (
     "progress",
     "message",
 )
+INSERT_LEASE = Insert("lease", columns=8)
 RAN_OUT = "expired"
 """The reason of a lease that was not revoked."""
 FIRST_FIELDS = ("first", "parked")
-END_FIELDS = ("state", "key", "finished_at", "cancel_wanted", "error", "message", "ended_token", "ended_state")
+END_FIELDS = (
+    *STATE_FIELDS,
+    "past_attempts",
+    "key",
+    "finished_at",
+    "cancel_wanted",
+    "error",
+    "message",
+    "ended_token",
+    "ended_state",
+)
 WAITING_FIELDS = ("lane", "first", "parked", "aged_at", "due_at", "confirming_at", "deferred")
 """Fields that are set only while a job waits. Each has an index, which the end of a run need not touch."""
 
@@ -60,7 +73,9 @@ def claim_job(
     # Named only where they were set: most jobs of a lane are not its first one when the claim reads them.
     indexed = FIRST_FIELDS if row.first else ()
     leave(step, row)
-    row.state = State.STARTING
+    step.reach(row, State.STARTING)
+    if row.promise is not None and row.started_at is None:
+        _count_promise(step, row.promise)
     row.attempts += 1
     row.max_attempts = row.max_attempts or step.max_attempts_of(row.task)
     row.started_at = step.now
@@ -70,7 +85,7 @@ def claim_job(
     save(step.writes, row, *CLAIM_FIELDS, *indexed)
     step.writes.add(
         "lease",
-        "INSERT INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        INSERT_LEASE,
         (token, row.id, row.number, row.task, row.priority, worker, claim_id, counted_now(step) + lease_ms),
     )
     step.figure(f"wait:{row.priority}", waited_ms)
@@ -88,11 +103,37 @@ def is_held(row: JobRow, token: str) -> bool:
     return row.state in HELD and str(row.token) == token
 
 
-def end_leases(step: Step, tokens: Sequence[int]) -> None:
-    """Free the slots and delete the leases. The jobs stay as they are; the caller changes them."""
-    step.groups.free(tokens)
-    for token in tokens:
-        step.writes.add("lease", "DELETE FROM lease WHERE token = ?", (token,))
+def end_leases(step: Step, tokens: Sequence[int]) -> dict[int, dict[str, int]]:
+    """Free the slots and delete the leases. Returns the slots of each in groups with a limit. The jobs stay as they
+    are; the caller changes them."""
+    if not tokens:
+        return {}
+    freed = step.groups.free(tokens)
+    step.db.execute("DELETE FROM lease WHERE token IN (SELECT value FROM json_each(?))", (to_json(tokens),))
+    return freed
+
+
+def note_attempt(
+    step: Step, row: JobRow, outcome: str, slots: Mapping[str, int], *, error: JobError | None = None
+) -> None:
+    """Note that the run of a job is over. The caller saves the row."""
+    assert row.worker is not None
+    assert row.started_at is not None
+    row.past_attempts = with_attempt(
+        row.past_attempts,
+        number=row.attempts,
+        worker=row.worker,
+        slots=slots,
+        started_ms=row.started_at,
+        ended_ms=step.now,
+        outcome=outcome,
+        debug_id=None if error is None else error.debug_id,
+    )
+
+
+def _count_promise(step: Step, promise: str) -> None:
+    after_ms = step.now - made_at(promise)
+    step.figure(PROMISE_KEPT if is_kept(promise, step.now) else PROMISE_MISSED, after_ms)
 
 
 def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reason: str) -> list[str]:
@@ -104,14 +145,14 @@ def lose_leases(step: Step, leases: Sequence[tuple[int, str, int | None]], reaso
     ids = []
     ran_out = reason == RAN_OUT
     tokens = [token for token, _, _ in leases]
-    limited = step.groups.limited_of(tokens)
-    end_leases(step, tokens)
+    slots = end_leases(step, tokens)
     for token, holder, number in leases:
-        freed = {"groups": limited[token]} if token in limited else {}
+        freed = {"groups": sorted(slots[token])} if token in slots else {}
         step.event(LEASE_LOST, holder, {"token": str(token), "reason": reason, **freed})
         if number is not None:
             row = by_number(step.db, number)
             ids.append(row.id)
+            note_attempt(step, row, LOST if ran_out else REVOKED, slots.get(token, {}))
             if row.cancel_wanted:
                 end_job(step, row, State.CANCELLED)
             elif row.attempts >= (row.max_attempts or 0):
@@ -139,7 +180,7 @@ def end_job(step: Step, row: JobRow, state: State, *, error: JobError | None = N
         leave(step, row)
     give_up_place(step, row)
     clear(step, row)
-    row.state = state
+    step.reach(row, state)
     row.finished_at = step.now
     row.due_at = row.confirming_at = None
     row.deferred = row.cancel_wanted = False

@@ -24,7 +24,8 @@ from qo.store.sqlite.shared.lanes import JOBS, Entry
 from qo.store.sqlite.shared.rows import JobRow, lane_of, save
 from qo.store.sqlite.shared.step import Step
 
-LINE_FIELDS = ("state", "key", "lane", "first", "parked", "aged_at")
+STATE_FIELDS = ("state", "states")
+LINE_FIELDS = (*STATE_FIELDS, "key", "lane", "first", "parked", "aged_at")
 DISPLACED_FIELDS = ("undisturbed_key", "displaced")
 JOIN_FIELDS = (*LINE_FIELDS, *DISPLACED_FIELDS, "joined_at", "position_original", "due_at", "steady_at", "deferred")
 
@@ -32,7 +33,7 @@ JOIN_FIELDS = (*LINE_FIELDS, *DISPLACED_FIELDS, "joined_at", "position_original"
 def join(step: Step, row: JobRow) -> None:
     """Draw a place and enter the line."""
     place = drawn_place(step.draw_sequence(), row.boost)
-    row.state = State.QUEUED
+    step.reach(row, State.QUEUED)
     row.due_at = row.steady_at = None
     row.deferred = False
     row.joined_at = step.now
@@ -56,7 +57,7 @@ def join_all(step: Step, rows: Iterable[JobRow]) -> None:
 def come_back(step: Step, row: JobRow, reason: str) -> None:
     """Put a job back at the place that it had before it was claimed."""
     assert row.key is not None
-    row.state = State.QUEUED
+    step.reach(row, State.QUEUED)
     enter(step, row, row.key)
     step.event(row.state, row.id, {"reason": reason})
 

@@ -38,7 +38,7 @@ class JobRow(JobFields, gc=False):
 
 COLUMNS = ", ".join(JobRow.__struct_fields__)
 SELECT = f"SELECT {COLUMNS} FROM job"
-INSERT = f"INSERT INTO job ({COLUMNS}) VALUES ({', '.join('?' * len(JobRow.__struct_fields__))})"
+INSERT = sql.Insert(f"job ({COLUMNS})", columns=len(JobRow.__struct_fields__))
 _updates: dict[tuple[str, ...], tuple[str, Callable[[JobRow], tuple[Any, ...]]]] = {}
 
 
@@ -101,6 +101,13 @@ def lane_of(row: JobRow) -> str:
     return f"\x1f{row.suspicion}{lane}" if row.suspicion else lane
 
 
-def to_job(row: JobRow, *, groups: tuple[str, ...], position: int | None = None, result: bytes | None = None) -> Job:
+def to_job(
+    row: JobRow,
+    *,
+    groups: tuple[str, ...],
+    position: int | None = None,
+    result: bytes | None = None,
+    with_history: bool = False,
+) -> Job:
     token = None if row.token is None else str(row.token)
-    return stored_job(row, groups=groups, token=token, position=position, result=result)
+    return stored_job(row, groups=groups, token=token, position=position, result=result, with_history=with_history)

@@ -12,12 +12,15 @@ from typing import Any
 
 import apsw
 
-from qo.job import Job
+from qo.job import Job, State
+from qo.policy.figures import DEPTH
+from qo.policy.job_history import with_state
 from qo.policy.ordering import FIRST_SEQUENCE, LAST_SEQUENCE
 from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.groups import Groups
 from qo.store.sqlite.shared.lanes import Lanes
 from qo.store.sqlite.shared.rows import JobRow, names, row_groups, to_job, to_json
+from qo.store.sqlite.shared.sql import Insert
 from qo.store.sqlite.shared.writes import Writes
 from qo.values import DEFAULT_LEASE_MS, DEFAULT_MAX_ATTEMPTS, DEFAULT_TURN_AFTER, Bounds
 
@@ -39,7 +42,18 @@ _COUNTERS = {
     "soonest_start_by": NEVER,
     "soonest_steady_start_by": NEVER,
     "suspects": 0,
+    **{f"state:{state}": 0 for state in State},
 }
+INSERT_AUDIT = Insert("audit (id, at, by, action, subject, detail)", columns=6)
+INSERT_EVENT = Insert("event (at, kind, subject, detail)", columns=4)
+ADD_FIGURE = Insert(
+    "figure",
+    columns=4,
+    on_conflict="ON CONFLICT DO UPDATE SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
+)
+SET_COUNTER = Insert("counter", columns=2, on_conflict="ON CONFLICT DO UPDATE SET value = excluded.value")
+SET_DEPTH = Insert("figure", columns=4, on_conflict="ON CONFLICT DO UPDATE SET count = excluded.count")
+COUNT_LINE = Insert("line_count", columns=2, on_conflict="ON CONFLICT DO UPDATE SET waiting = excluded.waiting")
 
 
 class Step:
@@ -47,6 +61,8 @@ class Step:
         self.writes = Writes(db)
         self.now = now
         self.bounds = bounds
+        self._depth_before: int | None = None
+        """How many jobs were in line when the step first looked."""
         self._begin()
 
     @property
@@ -71,21 +87,21 @@ class Step:
         """Write counters, events and figures, and clear the caches; the step may go on."""
         self.settle()
         self._write_rejections()
-        for name in self._changed_counters:
-            self.db.execute("INSERT OR REPLACE INTO counter VALUES (?, ?)", (name, self.counter(name)))
+        SET_COUNTER.run(self.db, [(name, self.counter(name)) for name in self._changed_counters])
         if self._waiting is not None:
-            for priority in self._waiting_changed:
-                self.db.execute("INSERT OR REPLACE INTO line_count VALUES (?, ?)", (priority, self._waiting[priority]))
+            COUNT_LINE.run(self.db, [(priority, self._waiting[priority]) for priority in self._waiting_changed])
         if self._events:
-            self.db.executemany("INSERT INTO event (at, kind, subject, detail) VALUES (?, ?, ?, ?)", self._events)
+            INSERT_EVENT.run(self.db, self._events)
         if self._figures:
             minute = self.now // MINUTE_MS
-            self.db.executemany(
-                "INSERT INTO figure VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE"
-                " SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
-                [(minute, name, count, total) for name, (count, total) in self._figures.items()],
-            )
+            ADD_FIGURE.run(self.db, [(minute, name, count, total) for name, (count, total) in self._figures.items()])
         self._begin()
+
+    def end(self) -> None:
+        """Write everything, and the depth of the line if this step as a whole has changed it."""
+        if self._depth_before is not None and (depth := self.waiting().total()) != self._depth_before:
+            SET_DEPTH.run(self.db, [(self.now // MINUTE_MS, DEPTH, depth, 0)])
+        self.write()
 
     def settle(self) -> None:
         """Bring the indexes up to date: the first of every lane, then the open groups."""
@@ -133,6 +149,8 @@ class Step:
         """How many jobs are in line, by the priority that orders them."""
         if self._waiting is None:
             self._waiting = Counter(dict(self.db.execute("SELECT priority, waiting FROM line_count")))
+            if self._depth_before is None:
+                self._depth_before = self._waiting.total()
         return self._waiting
 
     def count_waiting(self, priority: int, change: int) -> None:
@@ -147,10 +165,7 @@ class Step:
     def audit(self, by: str | None, action: str, subject: str, detail: dict[str, Any]) -> None:
         number = self.number("last_audit") + 1
         self.set_counter("last_audit", number)
-        self.db.execute(
-            "INSERT INTO audit (id, at, by, action, subject, detail) VALUES (?, ?, ?, ?, ?, ?)",
-            (number, self.now, by, action, subject, to_json(detail)),
-        )
+        self.writes.add("audit", INSERT_AUDIT, (number, self.now, by, action, subject, to_json(detail)))
 
     def figure(self, name: str, total_ms: int = 0) -> None:
         figure = self._figures.get(name)
@@ -163,6 +178,22 @@ class Step:
     def _write_rejections(self) -> None:
         for kind in self.groups.take_rejections():
             self.figure(f"rejected:{kind}")
+
+    # --- the states of jobs -----------------------------------------------------------------------------------
+
+    def reach(self, row: JobRow, state: State) -> None:
+        """Change the state. The caller saves the row with `STATE_FIELDS`."""
+        self.count_state(row.state, -1)
+        self.count_state(state, +1)
+        row.state = state
+        self.note_status(row, state)
+
+    def note_status(self, row: JobRow, status: str) -> None:
+        row.states = with_state(row.states, status, self.now)
+
+    def count_state(self, state: str, change: int) -> None:
+        name = f"state:{state}"
+        self.set_counter(name, self.number(name) + change)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 

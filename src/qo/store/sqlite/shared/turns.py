@@ -95,12 +95,15 @@ class Passing:
             assert row.key is not None
             passed[row.key] = row
         times.update(row.key for row in self._put_aside if row.key is not None)
+        for key, row in passed.items():
+            row.passed += times[key]
+            _set(self._step, row, "passed", row.passed)
         for key in sorted(passed):
             row = passed[key]
-            row.passed += times[key]
-            _save(self._step, row)
             if row.passed >= turn_after and not row.turn:
-                _take_turn(self._step, row)
+                for ended in _take_turn(self._step, row):
+                    if ended in passed:
+                        passed[ended].turn = False
 
     def _passed_where_parked(self, times: Counter[int]) -> Iterator[Waiting]:
         """Counts in `times` how often, by key."""
@@ -127,7 +130,8 @@ def _firsts_parked_in(step: Step, group: str, *, before: int) -> Iterator[Waitin
             yield from found(step.db, "parked = ? AND key = ?", (group, key))
 
 
-def _take_turn(step: Step, row: Waiting) -> None:
+def _take_turn(step: Step, row: Waiting) -> list[int]:
+    """Returns the keys of those whose turns end for it."""
     turn, turns = _turn(step, row), _turns(step)
     ending = rests_to_end(
         turn,
@@ -137,20 +141,19 @@ def _take_turn(step: Step, row: Waiting) -> None:
         keep=partial(_kept, step),
     )
     if ending is None:
-        return
+        return []
     for each in ending:
         table = "ticket" if each.task is None else "job"
         step.db.execute(f"UPDATE {table} SET turn = 0 WHERE turn AND key = ?", (each.key,))
     row.turn = True
-    _save(step, row)
+    _set(step, row, "turn", True)
     step.figure("turns")
     step.event(TURN, turn.name, {"passed": row.passed})
+    return [each.key for each in ending]
 
 
-def _save(step: Step, row: Waiting) -> None:
+def _set(step: Step, row: Waiting, field: str, value: int) -> None:
     table, column, member = ("ticket", "holder", row.holder) if isinstance(row, TicketRow) else (
         "job", "number", row.number
     )  # fmt: skip
-    step.writes.add(
-        table, f"UPDATE {table} SET passed = ?, turn = ? WHERE {column} = ?", (row.passed, row.turn, member)
-    )
+    step.writes.add(table, f"UPDATE {table} SET {field} = ? WHERE {column} = ?", (value, member))

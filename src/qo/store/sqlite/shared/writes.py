@@ -11,6 +11,8 @@ from typing import Any
 
 import apsw
 
+from qo.store.sqlite.shared.sql import Insert
+
 
 class Writes:
     def __init__(self, connection: apsw.Connection) -> None:
@@ -19,7 +21,7 @@ class Writes:
 
         Through `db`, a batch of jobs with different users and groups would be written one by one.
         """
-        self._waiting: dict[str, tuple[str, list[tuple[Any, ...]]]] = {}
+        self._waiting: dict[str, tuple[str | Insert, list[tuple[Any, ...]]]] = {}
 
     @property
     def db(self) -> apsw.Connection:
@@ -28,17 +30,23 @@ class Writes:
             self.flush()
         return self.connection
 
-    def add(self, table: str, statement: str, bindings: tuple[Any, ...]) -> None:
+    def add(self, table: str, statement: str | Insert, bindings: tuple[Any, ...]) -> None:
         """Run this statement before the next read. It must change only this table and read no other."""
         waiting = self._waiting.get(table)
         if waiting is not None and waiting[0] == statement:
             waiting[1].append(bindings)
             return
         if waiting is not None:
-            self.connection.executemany(*waiting)
+            self._write(*waiting)
         self._waiting[table] = statement, [bindings]
 
     def flush(self) -> None:
         for statement, rows in self._waiting.values():
-            self.connection.executemany(statement, rows)
+            self._write(statement, rows)
         self._waiting.clear()
+
+    def _write(self, statement: str | Insert, rows: list[tuple[Any, ...]]) -> None:
+        if isinstance(statement, Insert):
+            statement.run(self.connection, rows)
+        else:
+            self.connection.executemany(statement, rows)
