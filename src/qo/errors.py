@@ -6,6 +6,7 @@
     ├── StoreUnavailable           the store cannot be used
     │   ├── NoStoreYet             a reading command found no store
     │   └── StoreAway              the store cannot be reached for now
+    ├── HistoryAway                PostgreSQL cannot be reached for now
     ├── WrongEventLoop             a queue was used outside of its event loop
     ├── JobNotFound                no job has this id
     ├── ParentNotFound             no job names this parent
@@ -14,13 +15,19 @@
     ├── LeaseAlive                 a release by hand needs force
     ├── InvalidTransition          a state or stage cannot follow the present one
     ├── MoveRefused                there is no room between two jobs in line
+    ├── AuditEntryNotFound         the audit trail has no such entry
+    ├── UndoRefused                a change cannot be undone (any more)
     ├── Timeout                    a wait took too long
+    ├── NoResult                   a job ended without a result
+    │   ├── JobFailed              it failed
+    │   └── JobCancelled           it was cancelled
     └── SubmitRefused              nothing was stored, nothing was charged
         ├── InvalidSubmit          a field is not allowed (also an InvalidValue)
         │   ├── InvalidPriority    not 0 to 99, nor a name
         │   ├── UnknownTier        no configuration names the tier
         │   └── PayloadTooLarge    the payload is over the size limit
         ├── PhaseTaken             another job is this phase of this parent
+        ├── HistoryFull            nobody records the history
         └── QueueFull              the line is at its cap
 
     Retry                          a handler asks for another attempt
@@ -65,6 +72,14 @@ class NoStoreYet(StoreUnavailable):
 
 class StoreAway(StoreUnavailable):
     """The store cannot be reached for now. Nothing has to be changed in qo's settings; trying again later may help."""
+
+
+class HistoryAway(QoError):
+    """The database of the history cannot be reached, or cannot answer, for now."""
+
+    def __init__(self, where: str, reason: BaseException) -> None:
+        said = str(reason).strip().rstrip(".") or type(reason).__name__
+        super().__init__(f"The history at {where} cannot be used for now: {said}.")
 
 
 class WrongEventLoop(QoError):
@@ -123,8 +138,12 @@ class LeaseAlive(QoError):
 class InvalidTransition(QoError):
     """A job cannot go from its present state or stage to the wanted one."""
 
-    def __init__(self, subject: str, present: str, wanted: str, allowed: str) -> None:
-        super().__init__(f"{subject} is {present} and cannot become {wanted}; allowed now: {allowed}.")
+    def __init__(
+        self, subject: str, present: str, wanted: str, allowed: str = "nothing", *, rule: str | None = None
+    ) -> None:
+        """`allowed` lists what may come next; a `rule` says instead when the change is possible."""
+        reason = f" and cannot become {wanted}; allowed now: {allowed}" if rule is None else f"; {rule}"
+        super().__init__(f"{subject} is {present}{reason}.")
         self.present = present
         self.wanted = wanted
 
@@ -133,8 +152,61 @@ class MoveRefused(QoError):
     """There is no room between two neighbours in the line, however far they are spread out."""
 
 
+class AuditEntryNotFound(QoError):
+    """The audit trail has no entry of this id, or no longer."""
+
+    def __init__(self, entry_id: int) -> None:
+        super().__init__(f"There is no entry {entry_id} in the audit trail; it may have been removed since.")
+        self.entry_id = entry_id
+
+
+class UndoRefused(QoError):
+    """The change was made too long ago, was followed by another one, or is of a kind that cannot be undone."""
+
+
 class Timeout(QoError):
     """A wait took longer than its timeout."""
+
+
+class NoResult(QoError):
+    """A job has ended without a result. `job_id` and `task` say which one."""
+
+    def __init__(self, sentence: str, *, job_id: str, task: str) -> None:
+        super().__init__(sentence)
+        self.job_id = job_id
+        self.task = task
+
+
+class JobFailed(NoResult):
+    """The job failed. `message`, `detail` and `debug_id` are those of its error."""
+
+    def __init__(
+        self, job_id: str, task: str, *, attempts: int, message: str, detail: str | None, debug_id: str | None
+    ) -> None:
+        found = "" if debug_id is None else f" The worker's log has the whole error under {debug_id}."
+        super().__init__(
+            f"Job {job_id!r} of task {task} failed at attempt {attempts}: {message.rstrip('.')}.{found} "
+            "queue.retry(job_id) lets it run again.",
+            job_id=job_id,
+            task=task,
+        )
+        self.attempts = attempts
+        self.message = message
+        self.detail = detail
+        self.debug_id = debug_id
+
+
+class JobCancelled(NoResult):
+    """The job was cancelled. `message` is what the person who cancelled it said, if anything."""
+
+    def __init__(self, job_id: str, task: str, *, message: str | None) -> None:
+        said = "" if message is None else f" ({message})"
+        super().__init__(
+            f"Job {job_id!r} of task {task} was cancelled{said}, so it has no result; submit it again under a new id.",
+            job_id=job_id,
+            task=task,
+        )
+        self.message = message
 
 
 class SubmitRefused(QoError):
@@ -165,6 +237,18 @@ class PhaseTaken(SubmitRefused):
             f"Phase {phase} of parent {parent!r} is already job {job_id!r}; submit with that id, "
             "name another phase, or cancel that job first."
         )
+
+
+class HistoryFull(SubmitRefused):
+    """So many records wait for the history's recorder that no further job is accepted."""
+
+    def __init__(self, waiting: int, most: int) -> None:
+        super().__init__(
+            f"No job is accepted while {waiting} records wait for the history's recorder (outbox_max {most}); start "
+            'one with `qo record`, or set on_full = "drop" under [history] to go on without them.'
+        )
+        self.waiting = waiting
+        self.most = most
 
 
 class QueueFull(SubmitRefused):

@@ -23,22 +23,36 @@ class Event(msgspec.Struct, frozen=True):
 
 
 STAGE = "stage"
+"""A running job entered a stage. Detail: `stage`, `message`."""
 PROGRESS = "progress"
+"""The handler reported its progress. Detail: `done`, `total`, `text`."""
 POSITION = "position"
-"""The position of a job in line. Only `Queue.watch` makes such an event; a store's feed has none."""
+"""The position of a job in line. Only `Queue.watch` makes such an event; a store's feed has none.
+Detail: `position`, `position_original`, `position_message`, `estimate`."""
 PRIORITY = "priority"
+"""A person changed the priority of a job. Detail: `priority`, `from`."""
 MOVED = "moved"
+"""A person moved a job in line. Detail: `before` or `after`, the id of its new neighbour."""
 AGED = "aged"
+"""A job has waited so long that it moved up a level of priority. Detail: `priority`."""
 CANCEL_WANTED = "cancel_wanted"
+"""A running job is to stop; its end follows. Detail: none."""
 LEASE_LOST = "lease_lost"
+"""A lease ran out or was revoked. Detail: `token`, `reason`, `groups` (those in which it held slots, if any)."""
 RESCHEDULED = "rescheduled"
+"""A job that the quota deferred moved to another day. Detail: `run_at`."""
 GRANTED = "granted"
+"""A caller that waits in `limiter.acquire` got its slots. Detail: `token`, `slots`, `expires_at`."""
 TURN = "turn"
-"""A job or caller was passed so often that it takes a turn."""
+"""A job or caller was passed so often that it takes a turn. Detail: `passed`."""
 LIMIT = "limit"
+"""The limit of a group changed. Detail: `limit` (null: removed), `source`."""
 PAUSED = "paused"
+"""A group was paused. Detail: none."""
 RESUMED = "resumed"
+"""The pause of a group ended. Detail: none."""
 TIER = "tier"
+"""A user has another tier. Detail: `tier`."""
 
 SIGNALS = frozenset({CANCEL_WANTED, LEASE_LOST, GRANTED})
 """Events that a holder has to receive at once. They are few among all events."""
@@ -56,7 +70,11 @@ class Feed(msgspec.Struct, frozen=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """An action of a person: its author, its subject and its time."""
+    """An action of a person: its author, its subject and its time.
+
+    Over HTTP there are also the role of the author's key, the address they came from, and the batch: what the entries
+    of one action on many jobs, or an action and its undo, have in common.
+    """
 
     id: int
     at: datetime
@@ -64,3 +82,6 @@ class AuditEntry(msgspec.Struct, frozen=True):
     action: str
     subject: str
     detail: dict[str, Any]
+    role: str | None = None
+    address: str | None = None
+    batch: str | None = None

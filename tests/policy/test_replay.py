@@ -95,7 +95,7 @@ def situations(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(situations())
 def test_every_job_starts_when_a_full_search_starts_it(situation: dict[str, Any] | dict[str, object]) -> None:
-    assert replay(**situation) == brute_force(**situation)
+    assert replay(**situation).starts == brute_force(**situation)
 
 
 def test_jobs_start_in_line_order_as_capacity_gets_free() -> None:
@@ -105,7 +105,7 @@ def test_jobs_start_in_line_order_as_capacity_gets_free() -> None:
         rooms=[0],
         given_back=[GivenBack(10, (0,)), GivenBack(25, (0,))],
         durations=[MINUTE],
-    )
+    ).starts
 
     assert starts == [10, 25, 70, 85, 130]
 
@@ -118,7 +118,7 @@ def test_a_blocked_job_does_not_hold_up_those_behind_it() -> None:
         rooms=[1, 5],
         given_back=[],
         durations=[MINUTE],
-    )
+    ).starts
 
     assert starts == [0, 60, 0]
 
@@ -127,7 +127,7 @@ def test_a_job_that_nothing_lets_start_never_does() -> None:
     closed, pool = 0, 1
     kinds = [Kind(groups=(closed,), pools=(pool,)), Kind(groups=(), pools=()), Kind(groups=(), pools=(pool,))]
 
-    starts = replay([0, 1, 2], kinds, rooms=[0, 1], given_back=[], durations=[MINUTE])
+    starts = replay([0, 1, 2], kinds, rooms=[0, 1], given_back=[], durations=[MINUTE]).starts
 
     assert starts == [NEVER, NEVER, 0]
 
@@ -140,7 +140,7 @@ def test_a_limit_below_its_use_lets_no_job_start_until_there_is_room() -> None:
         rooms=[-1, 5],
         given_back=[GivenBack(seconds, (group, pool)) for seconds in (5, 8)],
         durations=[MINUTE],
-    )
+    ).starts
 
     assert starts == [8]
 
@@ -160,7 +160,7 @@ def busy_groups(turn_after: int, **passed: Any) -> list[float]:
         given_back=[GivenBack(5.0, (a,)), GivenBack(10.0, (b,))],
         durations=[(10.0,)],
         passed=Passed(turn_after=turn_after, **passed),
-    )
+    ).starts
 
 
 def test_a_job_that_needs_busy_groups_takes_a_turn() -> None:
@@ -188,7 +188,7 @@ def test_a_turn_that_waits_for_a_paused_group_keeps_nothing() -> None:
         given_back=[],
         durations=[(1.0,)],
         passed=Passed(turn_after=1, turns=frozenset({0})),
-    )
+    ).starts
 
     assert starts == [NEVER, 0.0]
 
@@ -196,10 +196,28 @@ def test_a_turn_that_waits_for_a_paused_group_keeps_nothing() -> None:
 def test_work_is_bounded_and_what_was_not_reached_is_extrapolated() -> None:
     starts = replay(
         [0] * 10, [Kind(groups=(), pools=(0,))], rooms=[1], given_back=[], durations=[MINUTE], looks_at_most=5
-    )
+    ).starts
 
     assert starts[:5] == [0, 60, 120, 180, 240]
     assert starts[5:] == [pytest.approx(48 * place) for place in range(6, 11)]
+
+
+def test_a_run_ends_when_its_duration_has_passed_and_no_end_is_extrapolated() -> None:
+    line = {"line": [0] * 3, "kinds": [Kind(groups=(), pools=(0,))], "rooms": [1], "given_back": []}
+
+    whole = replay(**line, durations=[(60.0, 30.0)])  # type: ignore[arg-type]
+    cut_off = replay(**line, durations=[(60.0, 30.0)], looks_at_most=1)  # type: ignore[arg-type]
+
+    assert (whole.starts, whole.ends) == ([0, 60, 90], [60, 90, 150])
+    assert cut_off.ends == [60, NEVER, NEVER]
+
+
+@given(situation=situations(), drawn=st.integers(0))
+def test_a_replay_that_stops_at_one_job_finds_its_start(situation: dict[str, Any], drawn: int) -> None:
+    if situation["line"]:
+        rank = drawn % len(situation["line"])
+
+        assert replay(**situation, until_started=rank).starts[rank] == replay(**situation).starts[rank]
 
 
 def many_waiting(jobs: int) -> dict[str, Any]:
@@ -228,7 +246,7 @@ def test_ten_thousand_waiting_jobs_are_replayed_in_a_moment() -> None:
     times = []
     for _ in range(3):
         began = time.thread_time()  # what others do on this machine is not the question
-        starts = replay(**situation)
+        starts = replay(**situation).starts
         times.append(time.thread_time() - began)
 
     assert max(starts) < NEVER

@@ -20,7 +20,7 @@ CAPPED_DELAY_MS = 60_000
 """A submit that is delayed by less than this counts as joining the line now, when the cap is checked."""
 
 
-def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) -> Submission:
+def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float, trace: str | None = None) -> Submission:
     """Decide everything about a submit except whether there is room for it, which only the store can.
 
     `job_id` is the caller's id, or a new one where the caller gave none. `drawn`, evenly from 0 to 1, places the job
@@ -55,6 +55,7 @@ def make_submission(new: New, settings: Settings, *, job_id: str, drawn: float) 
         quota_jitter_ms=round(drawn * settings.queue.quota_jitter_secs * 1000),
         cap=_cap(new, settings),
         max_attempts=new.max_attempts,
+        trace=trace,
         contact=new.contact,
         by=new.by,
     )

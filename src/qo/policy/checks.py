@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from math import isfinite
 from reprlib import Repr
 
@@ -14,7 +15,8 @@ import msgspec
 
 from qo.errors import InvalidPriority, InvalidValue, PayloadTooLarge
 from qo.job import JobError, State
-from qo.policy.groups import GLOBAL, KINDS, MOST_GROUPS, PROVIDERS
+from qo.policy.actor import SEPARATOR, Actor, parts_of
+from qo.policy.groups import GLOBAL, KINDS, MOST_GROUPS, PROVIDERS, RECORDER
 from qo.policy.ordering import HIGHEST_PRIORITY, LOWEST_PRIORITY, MAX_BOOST
 from qo.values import Average, Source, Standing
 
@@ -36,7 +38,7 @@ MAX_TIME_MS = 253_370_764_800_000
 
 # A caller may name a provider, which is a thing; the other kinds follow from a job's own fields.
 KINDS_OF_THE_STORE = frozenset(KINDS) - {"provider"}
-RESERVED_NAMES = frozenset({GLOBAL, PROVIDERS})
+RESERVED_NAMES = frozenset({GLOBAL, PROVIDERS, RECORDER})
 OUTCOMES = frozenset({State.SUCCEEDED, State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED})
 
 CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -81,14 +83,28 @@ def check_name_or_none(field: str, value: object) -> None:
 
 
 def check_by(by: str | None) -> None:
-    check_name_or_none("by", by)
+    """A name, or an actor as text."""
+    if not isinstance(by, str) or SEPARATOR not in by:
+        check_name_or_none("by", by)
+    else:
+        _check_actor(by)
+
+
+@lru_cache(maxsize=256)  # the jobs of one request have one actor, and those of a key few
+def _check_actor(by: str) -> None:
+    parts = parts_of(by)
+    for part in parts:
+        if part:
+            check_name("by", part)
+    if len(parts) > len(Actor.__struct_fields__) or not parts[-1]:
+        raise InvalidValue(f"by is {shown(by)}; give a name, or the text of an actor.")
 
 
 def check_task(task: str) -> None:
     check_name("task", task)
     if ":" in task or task in RESERVED_NAMES:
         raise InvalidValue(
-            f"task is {shown(task)}; use a name without a colon that is not {GLOBAL} or {PROVIDERS}, "
+            f"task is {shown(task)}; use a name without a colon that is not {GLOBAL}, {PROVIDERS} or {RECORDER}, "
             "because those name groups that are not a task's."
         )
 
@@ -128,7 +144,8 @@ def check_own_groups(groups: Sequence[str], *, of: str | None = None) -> None:
             prefixes = ", ".join(sorted(f"{kind}:" for kind in KINDS_OF_THE_STORE))
             raise InvalidValue(
                 f"group is {shown(group)}, which is reserved; use a name of your own, which is not "
-                f"{GLOBAL} or {PROVIDERS} and begins with none of {prefixes} (jobs get those by themselves)."
+                f"{GLOBAL}, {PROVIDERS} or {RECORDER} and begins with none of {prefixes} "
+                "(jobs get those by themselves)."
             )
 
 

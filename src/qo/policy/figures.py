@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from qo.policy.groups import KINDS, kind_of
 
+DEPTH = "depth"
+PROMISE_KEPT, PROMISE_MISSED = "promise:kept", "promise:missed"
 HIGHEST_WAIT_BUCKET_SECONDS = 65536
 WAIT_BUCKETS_SECONDS = (0, *(1 << exponent for exponent in range(HIGHEST_WAIT_BUCKET_SECONDS.bit_length())))
 

@@ -9,6 +9,8 @@ from qo.values import looks
 
 GLOBAL = "global"
 PROVIDERS = "providers"
+RECORDER = "history-recorder"
+"""The group of one slot, which the recorder of the history holds."""
 KINDS = ("user", "project", "tier", "priority", "parent", "provider")
 GATES = 2
 """How many of a job's groups, the first ones, are gates: `global` and the task's own, which hold for all its jobs."""

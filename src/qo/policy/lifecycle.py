@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from qo.errors import InvalidTransition
 from qo.job import ENDED, HELD, State
 
@@ -32,6 +34,44 @@ def check_transition(job_id: str, present: State, wanted: State) -> None:
     """Raises `InvalidTransition`, which names the allowed states, when `wanted` may not follow `present`."""
     if wanted not in NEXT[present]:
         raise InvalidTransition(f"Job {job_id!r}", present.value, wanted.value, allowed_after(present))
+
+
+class Change(StrEnum):
+    """What a person wants of a job."""
+
+    RETRY = "retried"
+    CONFIRM = "confirmed"
+    CANCEL = "cancelled"
+    MOVE = "moved"
+    PRIORITY = "given another priority"
+
+
+POSSIBLE_FOR = {
+    Change.RETRY: "a failed job",
+    Change.CONFIRM: "a job that asked for a confirmation",
+    Change.CANCEL: "a job that has not ended",
+    Change.MOVE: "a job in line",
+    Change.PRIORITY: "a waiting job",
+}
+
+
+def refusal(job_id: str, present: str, change: Change) -> InvalidTransition:
+    """The error for a person's change that the job's state does not allow: "only a failed job can be retried"."""
+    rule = f"only {POSSIBLE_FOR[change]} can be {change}"
+    return InvalidTransition(f"Job {job_id!r}", present, change, rule=rule)
+
+
+def refused_retry(job_id: str, present: str, *, until: str) -> InvalidTransition:
+    """The error for the retry of a failed job that would get in the way of another one."""
+    return InvalidTransition(f"Job {job_id!r}", present, Change.RETRY, rule=f"it can be retried when {until}")
+
+
+def key_is_free(job_id: str, unique_key: str) -> str:
+    return f"job {job_id!r}, which has the same unique key {unique_key!r}, has ended"
+
+
+def phase_succeeded(phase: int, parent: str | None) -> str:
+    return f"phase {phase} of parent {parent!r} has succeeded"
 
 
 def allowed_after(present: State) -> str:

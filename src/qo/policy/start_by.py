@@ -83,7 +83,7 @@ def never_in_time(new: New) -> InvalidSubmit:
     start_by = _shown(new.start_by)
     if new.delay is not None:
         return InvalidSubmit(
-            f"start_by is {start_by} and delay is {new.delay!r}, so the job could not start in time; "
+            f"start_by is {start_by} and delay is {_shown(new.delay)}, so the job could not start in time; "
             "use a later start_by, or a shorter delay."
         )
     if new.run_at is not None:

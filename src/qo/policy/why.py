@@ -53,16 +53,23 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     state: State
     sentence: str
+    """All reasons, in words."""
     ahead: int | None = None
+    """How many jobs are ahead in line. None unless the job is in line."""
     blocked_by: tuple[Blocked, ...] = ()
+    """The groups without room for it."""
     holders: tuple[Holder, ...] = ()
+    """Who holds the slots of these groups, and since when."""
     turn: tuple[str, ...] = ()
     """The groups in which a slot is kept for this job, because it is its turn."""
     scheduled_until: datetime | None = None
+    """When it joins the line."""
     waits_for_phase: int | None = None
+    """The phase that has to succeed first."""
     start_by: datetime | None = None
     """When the job fails, unless it has started before."""
     no_worker: bool = False
+    """Whether no live worker takes its task."""
     worker: str | None = None
     """The worker that holds the job, else the worker of its task that the store heard of last, live or not."""
     worker_heard_at: datetime | None = None
@@ -95,6 +102,13 @@ def explain(
         worker=blockers.worker,
         worker_heard_at=blockers.heard_at,
     )
+
+
+def named_in(blockers: Blockers) -> list[str]:
+    """The jobs and callers whose names an explanation may contain, each once."""
+    names = [slot.holder for group in blockers.groups for slot in group.slots]
+    names += [group.kept for group in blockers.groups if group.kept is not None]
+    return list(dict.fromkeys([*names, *blockers.kept_for]))
 
 
 def _blocked(group: GroupStatus, visible: Collection[str] | None) -> Blocked:

@@ -48,6 +48,29 @@ def ago(seconds: float) -> str:
     return f"{whole // 86_400} days ago"
 
 
+def brief_span(seconds: float) -> str:
+    """A span for a narrow column, rounded down: "45 s", "90 min", "5 h", "3 d"."""
+    number, unit = _in_largest_unit(seconds)
+    return f"{number} {unit}"
+
+
+def brief_range(lower: float, upper: float) -> str:
+    """Two spans for a narrow column: "14-26 min", "45 s-3 min"; once where both read alike."""
+    (first, first_unit), (last, last_unit) = _in_largest_unit(lower), _in_largest_unit(upper)
+    if first_unit != last_unit:
+        return f"{first} {first_unit}-{last} {last_unit}"
+    return f"{last} {last_unit}" if first == last else f"{first}-{last} {last_unit}"
+
+
+def _in_largest_unit(seconds: float) -> tuple[int, str]:
+    """Of hours and days only from two on: "90 min" says more than "1 h"."""
+    whole = max(int(seconds), 0)  # two clocks may disagree by a little
+    for unit_seconds, at_least, unit in ((86_400, 2, "d"), (3600, 2, "h"), (60, 1, "min")):
+        if whole >= unit_seconds * at_least:
+            return whole // unit_seconds, unit
+    return whole, "s"
+
+
 def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 

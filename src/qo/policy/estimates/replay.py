@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 import msgspec
 
@@ -53,6 +54,14 @@ class GivenBack(msgspec.Struct, frozen=True, gc=False):
     resources: tuple[int, ...]
 
 
+class Played(NamedTuple):
+    """When each job in line starts and ends, in seconds from now. `starts` has NEVER for a job that can never start,
+    `ends` also for a job whose start was extrapolated."""
+
+    starts: list[float]
+    ends: list[float]
+
+
 def replay(
     line: Sequence[int],
     kinds: Sequence[Kind],
@@ -62,12 +71,14 @@ def replay(
     durations: Sequence[Sequence[float]],
     passed: Passed | None = None,
     looks_at_most: int | None = None,
-) -> list[float]:
-    """When each job in line starts, in seconds from now; NEVER for a job that can never start.
+    until_started: int | None = None,
+) -> Played:
+    """Play the line forward.
 
     `line` is the kind of each waiting job, first in line first. `rooms` has for every group and pool how many
     more jobs fit in; a group may have less than none (its limit was lowered), a pool may not. Jobs of one duration take
     its values in turn, in the order in which they start. Beyond `looks_at_most` the rest is extrapolated.
+    With `until_started` the replay stops when the job of that rank has started, for callers that need no other.
     """
     room = list(rooms)
     choices, choices_with = _choices(kinds, room)
@@ -86,6 +97,7 @@ def replay(
     ]
     heapify(coming)
     starts = [NEVER] * len(line)
+    ends = [NEVER] * len(line)
     started = [0] * len(durations)
     turns = Turns(passed or Passed(), line, [kind.needs for kind in kinds])
     turns.work_out(room)
@@ -94,7 +106,7 @@ def replay(
     while True:
         while candidates and _first_full(gates, room) is None:
             if looks == 0:
-                return _extrapolated(starts)
+                return Played(_extrapolated(starts), ends)
             looks -= 1
             index, put_aside_in = heappop(candidates)
             if put_aside_in != READY:
@@ -118,9 +130,11 @@ def replay(
             starts[index] = now
             turns.started(index)
             seconds = durations[kind.seconds]
-            ends = now + seconds[started[kind.seconds] % len(seconds)]
+            ends[index] = now + seconds[started[kind.seconds] % len(seconds)]
+            if index == until_started:
+                return Played(starts, ends)
             started[kind.seconds] += 1
-            heappush(coming, (ends, index, taken))
+            heappush(coming, (ends[index], index, taken))
             if behind[number]:
                 following = behind[number].pop()
                 full = _first_full(needs[number], room)
@@ -135,7 +149,7 @@ def replay(
                 heappush(candidates, (parked[resource][0], resource))
             continue
         if not coming:
-            return starts
+            return Played(starts, ends)
         now = coming[0][0]
         while coming and coming[0][0] == now:
             for resource in heappop(coming)[2]:

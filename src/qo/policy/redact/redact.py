@@ -77,7 +77,7 @@ def secret_values(values: Mapping[str, object]) -> frozenset[str]:
     return frozenset(text for text in found if len(text) >= SHORTEST_SECRET and text.lower() not in PLAIN_WORDS)
 
 
-def _is_secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a value of this name is to be hidden: `db_password`, `apiKey`, `X-Auth-Token`, not `max_token_count`."""
     return name not in WORKING_FOLDERS and _compiled(NAME).search(name) is not None
 
@@ -86,7 +86,7 @@ def _members(value: Mapping[object, object] | Iterable[object]) -> Iterator[tupl
     if isinstance(value, Mapping):
         # With its number, because `max_tokens` is no secret while `tokens` may be.
         return (
-            (_is_secret_name(f"{name}={inner}" if isinstance(inner, int) else str(name)), inner)
+            (is_secret_name(f"{name}={inner}" if isinstance(inner, int) else str(name)), inner)
             for name, inner in value.items()
         )
     return ((False, inner) for inner in value)
