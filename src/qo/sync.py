@@ -9,25 +9,17 @@ Each queue has one event loop in a background thread; a call waits for its answe
 
 from __future__ import annotations
 
-import asyncio
-import atexit
-import functools
-import threading
-import time
-import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
-from concurrent.futures import CancelledError, Future
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
-from qo.errors import InvalidValue, StoreUnavailable, WrongEventLoop
+from qo.errors import InvalidValue
 from qo.event import Event
-from qo.forking import leave_behind, when_forked
-from qo.job import Job
+from qo.job import Job, SubmitOptions, Task
 from qo.limits import by_hand as manager
 from qo.limits import semaphore
-from qo.loops.background import LoopThread, runs_in
+from qo.loops.blocking import Blocking, BlockingLoop
 from qo.policy.checks import shown
 from qo.queue import connect as connecting
 from qo.queue import queue
@@ -35,166 +27,30 @@ from qo.settings import Settings
 from qo.worker import worker
 from qo.worker.signals import heeding_signals
 
-P = ParamSpec("P")
+D = TypeVar("D")
 R = TypeVar("R")
-T = TypeVar("T")
 
-PROGRAM_END_SECONDS = 5.0
-"""How long the end of a program waits for calls under way."""
-
-
-class _Loop:
-    """An event loop in a thread of its own, in each process that uses it."""
-
-    def __init__(self) -> None:
-        self._starting = threading.Lock()
-        self._thread: LoopThread | None = None
-        self._calls: set[asyncio.Task[Any]] = set()
-        self._is_closed = False
-        self._last: Callable[[], Awaitable[None]] | None = None
-        when_forked(self, _Loop._begin_anew)
-        _loops.add(self)
-
-    def _begin_anew(self) -> None:
-        leave_behind(self._thread)
-        self._thread = None
-        self._calls = set()
-        self._starting = threading.Lock()
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the call in the loop and return its answer. Raises `StoreUnavailable` when the loop is closed, or closes
-        before the answer."""
-        try:
-            answer = self._send(work)
-        except BaseException:
-            work.close()
-            raise
-        try:
-            return answer.result()
-        except CancelledError:
-            if not self._is_closed:
-                raise  # the call's own
-            raise self._closed() from None
-        except BaseException:
-            answer.cancel()  # after Ctrl-C, for one, the answer is not needed any more
-            raise
-
-    def _send(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        self._refuse_own_thread()
-        if self._is_closed:
-            raise self._closed()
-        try:
-            return asyncio.run_coroutine_threadsafe(self._known(work), (self._thread or self._started()).loop)
-        except RuntimeError:
-            raise self._closed() from None  # it was closed since the check above
-
-    async def _known(self, work: Coroutine[Any, Any, T]) -> T:
-        call = asyncio.current_task()
-        assert call is not None
-        self._calls.add(call)
-        try:
-            return await work
-        finally:
-            self._calls.discard(call)
-
-    def is_open(self) -> bool:
-        return not self._is_closed and self._thread is not None and self._thread.is_alive()
-
-    def close(self, last: Callable[[], Awaitable[None]] | None = None) -> None:
-        """End the calls under way, await `last`, and end the thread. Closing twice is harmless."""
-        self._refuse_own_thread()
-        if self._thread is not None and self.is_open():
-            self._last = last
-            self._begin_to_close(self._thread)
-            self._thread.join()
-
-    def end_with_the_program(self, *, until: float) -> None:
-        """Let a worker hand its jobs back. The end of the process closes the store."""
-        if self._thread is not None and self.is_open():
-            self._begin_to_close(self._thread)
-            self._thread.join(max(0.0, until - time.monotonic()))
-
-    def _begin_to_close(self, thread: LoopThread) -> None:
-        self._is_closed = True
-        thread.call_soon(self._closing.set)
-
-    def _closed(self) -> StoreUnavailable:
-        if _program_ends.is_set() and threading.current_thread().daemon:
-            # Python ends this thread in a moment. An error would only be printed as the program's last words.
-            threading.Event().wait()
-        return StoreUnavailable("This queue of qo.sync is closed; connect again.")
-
-    def _refuse_own_thread(self) -> None:
-        if self._thread is not None and runs_in(self._thread.loop):
-            raise WrongEventLoop(
-                "A blocking call of qo.sync was made in its own event loop, where it would wait for itself for ever; "
-                "make the handler a plain `def`, or await the same call of `queue.asynchronous`."
-            )
-
-    def _started(self) -> LoopThread:
-        with self._starting:
-            if self._thread is None:
-                self._closing = asyncio.Event()
-                self._thread = LoopThread(self._serve, "qo-sync")
-            return self._thread
-
-    async def _serve(self) -> None:
-        await self._closing.wait()
-        await _cancelled(self._calls)  # first: a worker among them still needs its own tasks
-        if self._last is not None:
-            await self._last()
-        await _cancelled(asyncio.all_tasks() - {asyncio.current_task()})
-        loop = asyncio.get_running_loop()
-        await loop.shutdown_asyncgens()
-        if not _program_ends.is_set():
-            # This starts a thread, which Python refuses when the program ends.
-            await loop.shutdown_default_executor()
+__all__ = [
+    "ConcurrencyManager",
+    "Queue",
+    "Semaphore",
+    "Worker",
+    "connect",
+    "project_semaphore",
+    "user_semaphore",
+]
 
 
-_loops: weakref.WeakSet[_Loop] = weakref.WeakSet()
-_program_ends = threading.Event()
-
-
-@atexit.register
-def _end_with_the_program() -> None:
-    """Many programs never close their queue. The end of the process must not break off calls and tasks."""
-    _program_ends.set()
-    until = time.monotonic() + PROGRAM_END_SECONDS
-    for loop in tuple(_loops):
-        loop.end_with_the_program(until=until)
-
-
-async def _cancelled(tasks: Iterable[asyncio.Task[Any] | None]) -> None:
-    cancelled = [task for task in tasks if task is not None and task.cancel()]
-    await asyncio.gather(*cancelled, return_exceptions=True)
-
-
-class _Blocking(Generic[P, R]):
-    """A method of the asynchronous class that blocks until its answer. One line a method, and types are kept."""
-
-    def __init__(self, method: Callable[Concatenate[Any, P], Awaitable[R]]) -> None:
-        self._method = method
-        functools.update_wrapper(self, method)  # type: ignore[arg-type]  # for help() and editors
-
-    def __get__(self, instance: Any, owner: type) -> Callable[P, R]:
-        if instance is None:
-            return self._method  # type: ignore[return-value]  # looked up on the class: documentation only
-
-        @functools.wraps(self._method)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            async def work() -> R:
-                return await self._method(instance.asynchronous, *args, **kwargs)
-
-            return instance.loop.wait(work())  # type: ignore[no-any-return]
-
-        return call
+def __dir__() -> list[str]:
+    """The public names, for help() and completion."""
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
 class _Closing:
     """Has a background thread, which `close` ends."""
 
     asynchronous: Any
-    loop: _Loop
+    loop: BlockingLoop
 
     def __enter__(self) -> Self:
         return self
@@ -214,7 +70,7 @@ class Queue(_Closing):
 
     asynchronous: queue.Queue
 
-    def __init__(self, asynchronous: queue.Queue, loop: _Loop) -> None:
+    def __init__(self, asynchronous: queue.Queue, loop: BlockingLoop) -> None:
         self.asynchronous = asynchronous
         self.loop = loop
 
@@ -222,31 +78,50 @@ class Queue(_Closing):
     def settings(self) -> Settings:
         return self.asynchronous.settings
 
-    submit = _Blocking(queue.Queue.submit)
-    submit_many = _Blocking(queue.Queue.submit_many)
-    get = _Blocking(queue.Queue.get)
-    jobs = _Blocking(queue.Queue.jobs)
-    parent = _Blocking(queue.Queue.parent)
-    workers = _Blocking(queue.Queue.workers)
-    wait = _Blocking(queue.Queue.wait)
-    why = _Blocking(queue.Queue.why)
-    move = _Blocking(queue.Queue.move)
-    retry = _Blocking(queue.Queue.retry)
-    confirm = _Blocking(queue.Queue.confirm)
-    set_tier = _Blocking(queue.Queue.set_tier)
-    pause = _Blocking(queue.Queue.pause)
-    resume = _Blocking(queue.Queue.resume)
-    set_limit = _Blocking(queue.Queue.set_limit)
-    remove_limit = _Blocking(queue.Queue.remove_limit)
-    limit = _Blocking(queue.Queue.limit)
-    limits = _Blocking(queue.Queue.limits)
-    release_slot = _Blocking(queue.Queue.release_slot)
-    usage = _Blocking(queue.Queue.usage)
-    estimate = _Blocking(queue.Queue.estimate)
-    analytics = _Blocking(queue.Queue.analytics)
-    audit = _Blocking(queue.Queue.audit)
+    submit_many = Blocking(queue.Queue.submit_many)
+    get = Blocking(queue.Queue.get)
+    jobs = Blocking(queue.Queue.jobs)
+    parent = Blocking(queue.Queue.parent)
+    workers = Blocking(queue.Queue.workers)
+    wait = Blocking(queue.Queue.wait)
+    why = Blocking(queue.Queue.why)
+    move = Blocking(queue.Queue.move)
+    retry = Blocking(queue.Queue.retry)
+    confirm = Blocking(queue.Queue.confirm)
+    set_tier = Blocking(queue.Queue.set_tier)
+    undo = Blocking(queue.Queue.undo)
+    pause = Blocking(queue.Queue.pause)
+    resume = Blocking(queue.Queue.resume)
+    set_limit = Blocking(queue.Queue.set_limit)
+    remove_limit = Blocking(queue.Queue.remove_limit)
+    limit = Blocking(queue.Queue.limit)
+    limits = Blocking(queue.Queue.limits)
+    release_slot = Blocking(queue.Queue.release_slot)
+    usage = Blocking(queue.Queue.usage)
+    estimate = Blocking(queue.Queue.estimate)
+    estimate_new = Blocking(queue.Queue.estimate_new)
+    what_if = Blocking(queue.Queue.what_if)
+    timeline = Blocking(queue.Queue.timeline)
+    analytics = Blocking(queue.Queue.analytics)
+    audit = Blocking(queue.Queue.audit)
 
-    if TYPE_CHECKING:  # `_Blocking` keeps only the first overload
+    if TYPE_CHECKING:  # `Blocking` keeps only the first overload
+
+        @overload
+        def submit(self, task: str, data: Any = None, **options: Unpack[SubmitOptions]) -> Job: ...
+        @overload
+        def submit(self, task: Task[None, R], data: None = None, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+        @overload
+        def submit(self, task: Task[D, R], data: D, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+        def submit(self, *args: Any, **options: Any) -> Job: ...
+
+        @overload
+        def result(self, job: Job[R], task: None = None, *, timeout: float | None = None) -> R: ...
+        @overload
+        def result(self, job: str | Job, task: Task[Any, R], *, timeout: float | None = None) -> R: ...
+        @overload
+        def result(self, job: str, task: None = None, *, timeout: float | None = None) -> Any: ...
+        def result(self, *args: Any, **options: Any) -> Any: ...
 
         @overload
         def set_priority(self, job_id: str, priority: int | str, *, by: str | None = None) -> Job: ...
@@ -264,8 +139,10 @@ class Queue(_Closing):
         ) -> list[Job]: ...
         def cancel(self, *args: Any, **options: Any) -> Job | list[Job]: ...
     else:
-        set_priority = _Blocking(queue.Queue.set_priority)
-        cancel = _Blocking(queue.Queue.cancel)
+        submit = Blocking(queue.Queue.submit)
+        result = Blocking(queue.Queue.result)
+        set_priority = Blocking(queue.Queue.set_priority)
+        cancel = Blocking(queue.Queue.cancel)
 
     def watch(self, job_id: str, *, after: int | None = None) -> Generator[Event]:
         """`qo.Queue.watch`, blocking: yields the events of a job until it has ended."""
@@ -281,19 +158,28 @@ class Queue(_Closing):
 class Worker:
     """`qo.Worker`, blocking: handlers are plain functions in threads, or `async def` in the background loop."""
 
-    def __init__(self, queue: Queue, name: str | None = None, *, concurrency: int | None = None) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        name: str | None = None,
+        *,
+        concurrency: int | None = None,
+        tasks: Iterable[Task[Any, Any]] = (),
+    ) -> None:
         _check_queue(queue)
         self.queue = queue
         self.loop = queue.loop
-        self.asynchronous = worker.Worker(queue.asynchronous, name, concurrency=concurrency)
+        self.asynchronous = worker.Worker(queue.asynchronous, name, concurrency=concurrency, tasks=tasks)
         self.task = self.asynchronous.task
         self.cron = self.asynchronous.cron
+        self.lifespan = self.asynchronous.lifespan
+        self.around = self.asynchronous.around
 
     @property
     def name(self) -> str:
         return self.asynchronous.name
 
-    run_until_idle = _Blocking(worker.Worker.run_until_idle)
+    run_until_idle = Blocking(worker.Worker.run_until_idle)
 
     def run(self) -> None:
         """Work until stopped, by `stop()` from another thread, or by SIGTERM or SIGINT in the main one."""
@@ -308,15 +194,15 @@ class Worker:
 class Semaphore:
     """`qo.Semaphore`, blocking."""
 
-    def __init__(self, asynchronous: semaphore.Semaphore, loop: _Loop) -> None:
+    def __init__(self, asynchronous: semaphore.Semaphore, loop: BlockingLoop) -> None:
         self.asynchronous = asynchronous
         self.loop = loop
 
-    acquire = _Blocking(semaphore.Semaphore.acquire)
-    release = _Blocking(semaphore.Semaphore.release)
-    count = _Blocking(semaphore.Semaphore.count)
-    heartbeat = _Blocking(semaphore.Semaphore.heartbeat)
-    cleanup = _Blocking(semaphore.Semaphore.cleanup)
+    acquire = Blocking(semaphore.Semaphore.acquire)
+    release = Blocking(semaphore.Semaphore.release)
+    count = Blocking(semaphore.Semaphore.count)
+    heartbeat = Blocking(semaphore.Semaphore.heartbeat)
+    cleanup = Blocking(semaphore.Semaphore.cleanup)
 
 
 def user_semaphore(queue: Queue, user_id: str, tier: str) -> Semaphore:
@@ -343,7 +229,7 @@ class ConcurrencyManager(_Closing):
     def open(cls, url: str | Path, *, namespace: str | None = None) -> Self:
         """`qo.ConcurrencyManager.open`, blocking."""
         opened = cls.__new__(cls)
-        opened.loop = _Loop()
+        opened.loop = BlockingLoop()
         try:
             opened.asynchronous = opened.loop.wait(manager.ConcurrencyManager.open(url, namespace=namespace))
         except BaseException:
@@ -351,11 +237,11 @@ class ConcurrencyManager(_Closing):
             raise
         return opened
 
-    try_acquire = _Blocking(manager.ConcurrencyManager.try_acquire)
-    release = _Blocking(manager.ConcurrencyManager.release)
-    extend_lease = _Blocking(manager.ConcurrencyManager.extend_lease)
-    cleanup_expired = _Blocking(manager.ConcurrencyManager.cleanup_expired)
-    get_status = _Blocking(manager.ConcurrencyManager.get_status)
+    try_acquire = Blocking(manager.ConcurrencyManager.try_acquire)
+    release = Blocking(manager.ConcurrencyManager.release)
+    extend_lease = Blocking(manager.ConcurrencyManager.extend_lease)
+    cleanup_expired = Blocking(manager.ConcurrencyManager.cleanup_expired)
+    get_status = Blocking(manager.ConcurrencyManager.get_status)
 
 
 def connect(
@@ -363,11 +249,13 @@ def connect(
     *,
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
+    timeout: float = connecting.TIMEOUT_SECONDS,
 ) -> Queue:
     """`qo.connect`, blocking."""
-    loop = _Loop()
+    loop = BlockingLoop()
     try:
-        return Queue(loop.wait(connecting.connect(url, namespace=namespace, settings=settings)), loop)
+        connected = connecting.connect(url, namespace=namespace, settings=settings, timeout=timeout)
+        return Queue(loop.wait(connected), loop)
     except BaseException:
         loop.close()
         raise

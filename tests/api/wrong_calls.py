@@ -23,6 +23,12 @@ PRIORITIES = [100, -1, 1.5, True, "soon", [1]]
 TIERS = [5, ["partner"], "", "gold"]
 TEXTS = [5, ["x"], "\x00", "half \ud800", "é" * 5_121]
 LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
+BAD_COUNTS: list[Any] = COUNTS
+VARIANTS: list[Any] = [
+    *(5, None, "x", [5], [{"limits": {}}], [qo.Variant()] * 6, [qo.Variant(limits=5)]),  # type: ignore[arg-type]
+    *([qo.Variant(limits={"gpu": count})] for count in BAD_COUNTS),
+    *([qo.Variant(limits={"user:": 1})], [qo.Variant(capacity={"nobody": 1})]),
+]
 QUEUES = [None, 5, "memory://"]
 
 
@@ -39,12 +45,25 @@ class Call:
 
 
 JOB = {"job_id": NAMES}
+TASK = Call(
+    {
+        "name": [*NAMES, "a:b", "global"],
+        "max_concurrent": COUNTS,
+        "groups": LISTS_OF_GROUPS,
+        "stages": ["code", 5, [5], [""], ["running"], ["ready"], ["a", "a"]],
+        "timeout": ABOVE_ZERO,
+        "max_attempts": FROM_ONE,
+        "process": FLAGS,
+    },
+    said_as={"name": "task", "groups": "group", "stages": "stage"},
+)
 CALLS: dict[str, Call] = {
     "connect": Call(
         {
             "url": [5, "", "nonsense://", "sqlite:/x.db", "sqlite:x.db", "sqlite:///x.db?mode=ro", "http://[", b"x"],
             "namespace": NAMES,
             "settings": [5, "x", {"nonsense": 1}, {5: 1}, {"queue": 5}],
+            "timeout": WAITS,
         },
         good={"url": "memory://"},
         said_as={"settings": r"[Ss]ettings"},
@@ -77,7 +96,7 @@ CALLS: dict[str, Call] = {
         said_as={"groups": "group", "concurrency_group": "group"},
     ),
     "Queue.submit_many": Call(
-        {"jobs": [None, 5, "x", [{"task": "x"}], [None], [qo.New(5)]]},  # type: ignore[arg-type]
+        {"jobs": [None, 5, "x", [{"task": "x"}], [None], [qo.New(5)]]},  # type: ignore[call-overload]
         said_as={"jobs": "jobs|task"},
     ),
     "Queue.get": Call(JOB),
@@ -87,6 +106,9 @@ CALLS: dict[str, Call] = {
             "user": NAMES,
             "task": NAMES,
             "parent": NAMES,
+            "project": NAMES,
+            "tier": NAMES,
+            "priority": PRIORITIES,
             "limit": FROM_ONE,
             "newest_first": FLAGS,
         }
@@ -94,12 +116,29 @@ CALLS: dict[str, Call] = {
     "Queue.parent": Call({"parent": NAMES}),
     "Queue.workers": Call(),
     "Queue.wait": Call({**JOB, "timeout": WAITS}, good={"job_id": "nobody"}),
+    "Queue.result": Call({"job": NAMES, "task": [5, "x", print], "timeout": WAITS}, good={"job": "nobody"}),
     "Queue.watch": Call({**JOB, "after": COUNTS[:-1]}, good={"job_id": "nobody"}),
     "Queue.why": Call({**JOB, "for_user": NAMES}, good={"job_id": "a"}),
     "Queue.usage": Call({"user": NAMES, "tier": TIERS}, good={"user": "ada"}),
     "Queue.estimate": Call(JOB),
-    "Queue.analytics": Call({"minutes": FROM_ONE}),
-    "Queue.audit": Call({**JOB, "limit": FROM_ONE}),
+    "Queue.estimate_new": Call(
+        {
+            "task": [*NAMES, "a:b", "global"],
+            "priority": PRIORITIES,
+            "user": NAMES,
+            "project": NAMES,
+            "tier": TIERS,
+            "groups": LISTS_OF_GROUPS,
+        },
+        good={"task": "greet"},
+        needs={"tier": {"user": "ada"}},
+        said_as={"groups": "group"},
+    ),
+    "Queue.what_if": Call({"variants": VARIANTS}),
+    "Queue.timeline": Call({"group": GROUPS}),
+    "Queue.analytics": Call({"minutes": FROM_ONE, "group": NAMES}),
+    "Queue.audit": Call({**JOB, "limit": FROM_ONE, "after": [-1, 1.5, True, "1"]}),
+    "Queue.undo": Call({"audit_id": [-1, 1.5, True, "1", None], "by": NAMES}, good={"audit_id": 1}),
     "Queue.set_priority": Call(
         {**JOB, "priority": PRIORITIES, "parent": NAMES, "by": NAMES},
         good={"job_id": "a", "priority": 5},
@@ -132,18 +171,11 @@ CALLS: dict[str, Call] = {
         {"group": GROUPS, "slot_id": COUNTS, "by": NAMES, "force": FLAGS}, good={"group": "gpu", "slot_id": 0}
     ),
     "Queue.close": Call(),
-    "Worker": Call({"queue": QUEUES, "name": NAMES, "concurrency": FROM_ONE}),
-    "Worker.task": Call(
-        {
-            "name": [*NAMES, "a:b", "global"],
-            "max_concurrent": COUNTS,
-            "groups": LISTS_OF_GROUPS,
-            "stages": ["code", 5, [5], [""], ["running"], ["ready"], ["a", "a"]],
-            "timeout": ABOVE_ZERO,
-            "max_attempts": FROM_ONE,
-        },
-        said_as={"name": "task", "groups": "group", "stages": "stage"},
-    ),
+    "Worker": Call({"queue": QUEUES, "name": NAMES, "concurrency": FROM_ONE, "tasks": [5, [5], [print], None]}),
+    "Worker.task": TASK,
+    "task": TASK,
+    "Worker.lifespan": Call({"function": [5, None, print]}, said_as={"function": "lifespan"}),
+    "Worker.around": Call({"function": [5, None, print]}, said_as={"function": "around"}),
     "Worker.cron": Call(
         {
             "expression": ["every day", 5, None, "0 0 3 * * *", "@daily", "0 0 31 2 *"],
@@ -163,10 +195,14 @@ CALLS: dict[str, Call] = {
             "total": COUNTS,
             "groups": [5, ["a"], {"": 1}, {"a": -1}, {"global": 1}],
             "queue": QUEUES[1:],
+            "strict": FLAGS,
         },
         said_as={"limits": "limit|provider", "groups": "group"},
     ),
-    "Limiter.from_env": Call({"environ": [5, ["A"], "x"], "queue": QUEUES[1:]}, needs={"queue": {"environ": {}}}),
+    "Limiter.from_env": Call(
+        {"environ": [5, ["A"], "x"], "queue": QUEUES[1:], "strict": FLAGS},
+        needs={"queue": {"environ": {}}, "strict": {"environ": {}}},
+    ),
     "Limiter.acquire": Call(
         {"provider": [5, "", ["a"], b"x"], "groups": LISTS_OF_GROUPS, "timeout": WAITS, "priority": PRIORITIES},
         good={"provider": "ollama"},
@@ -246,5 +282,8 @@ CALLS: dict[str, Call] = {
         good={"secret": "key", "headers": {}, "body": b""},
     ),
 }
-NOT_FOR_CALLERS = {"Queue.configured_limits", "Queue.warn_of_ignored", "Queue.check_loop", "Retry.message"}
+NOT_FOR_CALLERS = {
+    *("Queue.configured_limits", "Queue.warn_of_ignored", "Queue.check_loop", "Retry.message"),
+    *("Queue.admit", "Queue.admit_each", "Queue.jobs_page"),
+}
 """what parts of qo ask of each other; and a message, which may be anything"""

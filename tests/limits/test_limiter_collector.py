@@ -181,6 +181,6 @@ def test_without_the_library_the_sentence_says_what_to_install() -> None:
 
     assert ended.stdout == "works without\n"
     assert ended.stderr.splitlines()[-1] == (
-        "qo.errors.SettingsError: A collector needs the library of Prometheus: "
-        "install qo[server] (pip install 'qo-queue[server]')."
+        "qo.errors.SettingsError: A collector needs the library of Prometheus; "
+        "install it with: pip install 'qo-queue[server]'."
     )

@@ -9,7 +9,8 @@ import pytest
 
 import qo
 from qo.policy.estimates.base import duration_of_task, not_known, starts_now
-from qo.policy.estimates.forecast import Forecast, Situation, forecast_line
+from qo.policy.estimates.forecast import Forecast, forecast_line
+from qo.policy.estimates.situation import Situation
 from qo.queue import estimator
 from qo.queue.estimator import Estimator
 from qo.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 from bench.simulated_days import DAYS
 from bench.simulation import play
 from qo.errors import StoreUnavailable
-from qo.job import Basis, Estimate, Job, State, moment
+from qo.job import Basis, Estimate, Job, Promise, State, moment
 from qo.loops.system import System
 from qo.policy.estimates.base import (
     base_estimate,
@@ -23,7 +23,8 @@ from qo.policy.estimates.base import (
     not_known,
     starts_now,
 )
-from qo.policy.estimates.forecast import Situation, forecast_line
+from qo.policy.estimates.forecast import forecast_line
+from qo.policy.estimates.situation import Situation
 from qo.queue.estimator import LOOK_AT_MOST, Estimator
 from qo.settings import Settings
 from qo.values import (
@@ -532,6 +533,31 @@ async def test_how_wrong_the_first_promise_was_is_kept_by_task(scene: Scene) -> 
     assert error == pytest.approx((300 + 200) / (100 + 200), rel=0.1)
 
 
+async def test_a_server_notes_the_first_range_that_it_tells_and_others_do_not(scene: Scene) -> None:
+    await scene.ran(100)
+    await scene.worker()
+    await scene.submit("a", "b")
+    await scene.start()
+    await scene.estimator.refresh()
+    assert await promise_of(scene, "b") is None
+
+    scene.estimator.keeps_promises = True
+    await scene.estimator.refresh()
+    told, noted = scene.estimator.estimate("b"), await promise_of(scene, "b")
+    scene.pass_time(20)
+    await scene.estimator.refresh()
+
+    assert told is not None
+    assert noted is not None
+    assert (noted.lower_bound, noted.upper_bound) == pytest.approx((told.lower_bound, told.upper_bound), abs=0.001)
+    assert await promise_of(scene, "b") == noted
+
+
+async def promise_of(scene: Scene, job_id: str) -> Promise | None:
+    history = (await scene.store.job(job_id)).history
+    return None if history is None else history.promise
+
+
 async def test_a_wait_counts_once_however_often_the_job_starts_before_the_next_replay(scene: Scene) -> None:
     await scene.ran(100)
     await scene.worker()
@@ -554,7 +580,7 @@ async def test_a_job_that_left_the_line_otherwise_is_forgotten(scene: Scene) -> 
     await scene.store.cancel(job_id="a")
     await scene.estimator.refresh()
 
-    assert set(scene.estimator.promises) == {"b"}
+    assert set(scene.estimator.learning.promises) == {"b"}
     assert (await scene.store.observed(tasks=["build"])).errors["build"] == ()
 
 

@@ -180,3 +180,17 @@ async def test_the_items_of_a_call_are_the_first_that_fit() -> None:
 
     assert await soon(asyncio.gather(*calls)) == [1, 5, 4, 2, 20, 1]
     assert sent == [[1], [5, 4], [2], [20], [1]]
+
+
+@pytest.mark.parametrize("count", [3, SUBMIT_AT_ONCE + 3])
+async def test_a_malformed_job_of_a_list_is_refused_alone_and_the_others_are_submitted_once(
+    queue: qo.Queue, count: int
+) -> None:
+    jobs = [qo.New("build", id=f"job-{number}") for number in range(count)]
+    jobs[-2] = qo.New("build", id="malformed", phase=2)  # only the store's check finds that it has no parent
+
+    answers = await queue.admit_each(jobs)
+
+    assert [index for index, answer in enumerate(answers) if isinstance(answer, qo.SubmitRefused)] == [count - 2]
+    assert not any(answer.known for answer in answers if not isinstance(answer, qo.SubmitRefused))
+    assert len(await queue.jobs(limit=2 * count)) == count - 1

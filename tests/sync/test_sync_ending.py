@@ -60,9 +60,11 @@ PROGRAMS = {
     """,
     "gave up waiting": """
         import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background programs ignore it
         main = threading.main_thread().ident
-        threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+        interrupt = threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT))
         try:
+            interrupt.start()
             queue.wait(job.id)
         except KeyboardInterrupt:
             pass

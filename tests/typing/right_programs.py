@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +13,79 @@ import qo
 
 class Payload:
     name: str
+
+
+class Invoice:
+    price: float
+
+
+@qo.task("build", max_concurrent=10)
+async def build(data: Payload, ctx: qo.Context) -> Invoice:
+    return Invoice()
+
+
+@qo.task
+async def without_context(data: Payload) -> int:
+    return 1
+
+
+@qo.task
+async def without_data() -> str:
+    return "done"
+
+
+@qo.task(process=True, timeout=60)
+def in_a_process(data: list[int], ctx: qo.ThreadContext) -> int:
+    ctx.progress(1, 3, "begun")
+    return sum(data)
+
+
+@qo.task
+def plain(data: str) -> float:
+    return 1.0
+
+
+TASKS: list[qo.Task[Any, Any]] = [build, without_context, without_data, in_a_process, plain]
+
+
+async def tasks_without_strings(queue: qo.Queue) -> None:
+    assert_type(await queue.submit(build, Payload(), user="ada", priority="high"), qo.Job[Invoice])
+    assert_type(await queue.result(await queue.submit(build, Payload())), Invoice)
+    assert_type(await queue.result(await queue.submit(without_context, Payload()), timeout=5), int)
+    assert_type(await queue.result(await queue.submit(without_data)), str)
+    assert_type(await queue.result(await queue.submit(in_a_process, [1, 2])), int)
+    assert_type(await queue.result(await queue.submit(plain, "a")), float)
+    assert_type(await queue.result("id", build), Invoice)
+    assert_type(await queue.result("id"), Any)
+    await queue.submit_many([qo.New(build, Payload(), user="ada"), qo.New(without_data), qo.New("by_name", 7, id="x")])
+    assert_type(await queue.result(await queue.submit("by_name", {})), Any)
+    # A function stays one, so that a test can call it.
+    assert_type(await build(Payload(), context()), Invoice)
+    assert_type(await without_data(), str)
+    assert_type(in_a_process([1], thread_context()), int)
+    assert_type(build.name, str)
+    worker = qo.Worker(queue, "builder", tasks=TASKS)
+    worker.cron("0 3 * * *", build, {"name": "a"})
+
+    @worker.lifespan
+    async def shared() -> AsyncIterator[dict[str, str]]:
+        yield {"pool": "of connections"}
+
+    @worker.around
+    async def report(ctx: qo.Context) -> AsyncIterator[None]:
+        assert_type(ctx.job, qo.Job)
+        yield
+
+
+async def any_task(queue: qo.Queue, task: qo.Task[Payload, Invoice]) -> Invoice:
+    try:
+        return await queue.result(await queue.submit(task, Payload()))
+    except qo.JobFailed as failed:
+        assert_type(failed.debug_id, str | None)
+        raise
+    except qo.JobCancelled as cancelled:
+        assert_type(cancelled.message, str | None)
+        raise
 
 
 async def submitting_and_reading() -> None:
@@ -67,6 +140,7 @@ async def changing(queue: qo.Queue) -> None:
 async def connecting() -> None:
     assert_type(await qo.connect(), qo.Queue)
     assert_type(await qo.connect(Path("jobs.db"), namespace="a", settings={"queue": {"cap": 5}}), qo.Queue)
+    assert_type(await qo.connect("redis://localhost", timeout=0.5), qo.Queue)
 
 
 async def handling(queue: qo.Queue) -> None:
@@ -92,6 +166,7 @@ async def handling(queue: qo.Queue) -> None:
     @worker.task()
     def in_a_thread(data: Payload, ctx: qo.ThreadContext) -> int:
         ctx.stage("one")
+        ctx.progress(1, 3, "one of three")
         assert_type(ctx.extend_lease(3.5), datetime)
         for number in ctx.iterations():
             assert_type(number, int)
@@ -116,7 +191,7 @@ def thread_context() -> qo.ThreadContext:
 
 
 async def limiting(queue: qo.Queue) -> None:
-    limiter = qo.Limiter({"ollama": 4}, total=12, groups={"gpu": 1}, queue=queue)
+    limiter = qo.Limiter({"ollama": 4}, total=12, groups={"gpu": 1}, queue=queue, strict=True)
     assert_type(qo.Limiter.from_env(), qo.Limiter)
     assert_type(limiter.acquire("ollama", timeout=1), qo.Block)
     with limiter.acquire("ollama") as lease:
@@ -168,23 +243,29 @@ def without_await() -> None:
             assert_type(event, qo.Event)
         assert_type(qo.Limiter({"ollama": 1}, queue=queue), qo.Limiter)
 
-        worker = qo.sync.Worker(queue)
+        assert_type(queue.submit(build, Payload(), user="ada"), qo.Job[Invoice])
+        assert_type(queue.result(queue.submit(build, Payload()), timeout=5), Invoice)
+        assert_type(queue.result("id", build), Invoice)
+        worker = qo.sync.Worker(queue, tasks=[build, plain])
 
         @worker.task
-        def build(data: dict[str, Any]) -> str:
+        def built(data: dict[str, Any]) -> str:
             return "done"
 
         @worker.task("other", max_concurrent=1)
         def other(data: dict[str, Any]) -> str:
             return "done"
 
-        assert_type(build({}), str)
+        assert_type(built({}), str)
         assert_type(other({}), str)
         assert_type(worker.run_until_idle(), None)
         semaphore = qo.sync.user_semaphore(queue, "ada", "partner")
         assert_type(semaphore.acquire("me", 1.0), bool)
     with qo.sync.ConcurrencyManager.open("memory://") as manager:
         assert_type(manager.try_acquire("gpu", 2, "me"), int | None)
+
+
+limiter_of_a_module = qo.Limiter({"ollama": 4}, total=12, queue=qo.sync.connect())
 
 
 def receiving_a_webhook(headers: Mapping[str, str], body: bytes) -> None:

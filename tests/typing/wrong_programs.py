@@ -5,11 +5,33 @@ from __future__ import annotations
 import qo
 
 
+@qo.task
+async def build(data: str, ctx: qo.Context) -> int:
+    return 1
+
+
+@qo.task("ping")
+async def ping() -> None: ...
+
+
+async def wrong_tasks(queue: qo.Queue) -> None:
+    await queue.submit(build, 7)  # error: misc, reportArgumentType
+    await queue.submit(build)  # error: arg-type, reportArgumentType
+    await queue.submit(ping, 7)  # error: misc, reportArgumentType
+    await queue.submit(build, "a", prority="high")  # error: call-overload, reportCallIssue
+    _: str = await queue.result("id", build)  # error: arg-type, reportAssignmentType
+    await build("a")  # error: call-arg, reportCallIssue
+    await queue.result(7)  # error: call-overload, reportArgumentType
+    qo.Worker(queue, tasks=[print])  # error: list-item, reportArgumentType
+    qo.New(build, 7)  # error: misc, reportArgumentType
+    qo.task("x", proces=True)  # error: call-overload, reportCallIssue
+
+
 async def wrong_calls(queue: qo.Queue) -> None:
-    await queue.submit(7)  # error: arg-type, reportArgumentType
-    await queue.submit("a", {}, prority="high")  # error: call-arg, reportCallIssue
-    await queue.submit("a", delay="5 minutes")  # error: arg-type, reportArgumentType
-    await queue.submit("a", start_by="tomorrow")  # error: arg-type, reportArgumentType
+    await queue.submit(7)  # error: call-overload, reportArgumentType
+    await queue.submit("a", {}, prority="high")  # error: call-overload, reportCallIssue
+    await queue.submit("a", delay="5 minutes")  # error: call-overload, reportArgumentType
+    await queue.submit("a", start_by="tomorrow")  # error: call-overload, reportArgumentType
     await queue.submit_many(["a"])  # error: list-item, reportArgumentType
     await queue.get()  # error: call-arg, reportCallIssue
     await queue.jobs("waiting")  # error: call-arg, reportCallIssue
@@ -49,7 +71,7 @@ def wrong_limits() -> None:
 
 
 def wrong_without_await(queue: qo.sync.Queue) -> None:
-    queue.submit(7)  # error: arg-type, reportArgumentType
+    queue.submit(7)  # error: call-overload, reportArgumentType
     queue.get("a", "b")  # error: call-arg, reportCallIssue
     queue.jobs(limit="1")  # error: arg-type, reportArgumentType
     queue.cancel()  # error: call-overload, reportCallIssue

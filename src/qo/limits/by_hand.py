@@ -53,6 +53,7 @@ class ConcurrencyManager:
         return cls(await connect(url, namespace=namespace))
 
     async def close(self) -> None:
+        """Close the queue or the bucket. Slots that are held stay held until their leases end."""
         await self._owner.close()
 
     async def __aenter__(self) -> Self:

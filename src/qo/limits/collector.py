@@ -12,7 +12,7 @@ try:
     from prometheus_client.registry import Collector
 except ImportError:
     raise SettingsError(
-        "A collector needs the library of Prometheus: install qo[server] (pip install 'qo-queue[server]')."
+        "A collector needs the library of Prometheus; install it with: pip install 'qo-queue[server]'."
     ) from None
 
 Family = CounterMetricFamily | GaugeMetricFamily

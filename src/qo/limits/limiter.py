@@ -14,7 +14,7 @@ from qo.limits.block import Block, BlockInProcess, Slots
 from qo.limits.in_process.slots import SlotsInProcess
 from qo.limits.metrics import PROVIDER_PREFIX, LimiterMetrics, Sample, metrics_of, samples_of
 from qo.limits.names import check_limit, check_mapping, check_timeout, limits_in, own_group, provider_group
-from qo.policy.checks import check_group_count, shown
+from qo.policy.checks import check_flag, check_group_count, shown
 from qo.policy.groups import GLOBAL, PROVIDERS
 from qo.policy.ordering import parse_priority
 from qo.settings import load_settings
@@ -63,8 +63,12 @@ class Limiter:
         *,
         groups: Mapping[str, int] = NOTHING,
         queue: Queue | BlockingQueue | None = None,
+        strict: bool = False,
     ) -> None:
         """`limits` are those of providers, `groups` those of your own groups. Raises `InvalidValue`.
+
+        A `strict` limiter refuses providers and groups to which it was given no limit, so that a misspelt name is an
+        error and not a call without a limit.
 
         With a `queue`, of `qo.connect` or `qo.sync.connect`, the slots are those that its jobs use, and all processes
         on its store share them. The limits are set on the store when a caller enters. Limits of an operator, of the
@@ -72,6 +76,8 @@ class Limiter:
         """
         self._slots: Slots[Any] | SlotsInProcess = SlotsInProcess() if queue is None else _slots_on(queue)
         self._block: type[Block] = BlockInProcess if queue is None else Block
+        check_flag("strict", strict)
+        self._strict = strict
         self._limits: dict[str, int | None] = {}
         self._checked: dict[object, tuple[str, ...]] = {}
         for name, slots in check_mapping("limits", limits).items():
@@ -86,7 +92,11 @@ class Limiter:
 
     @classmethod
     def from_env(
-        cls, environ: Mapping[str, str] | None = None, *, queue: Queue | BlockingQueue | None = None
+        cls,
+        environ: Mapping[str, str] | None = None,
+        *,
+        queue: Queue | BlockingQueue | None = None,
+        strict: bool = False,
     ) -> Limiter:
         """Limits from `LLM_MAX_CONCURRENCY_<PROVIDER>`, the total from `LLM_MAX_CONCURRENCY_GLOBAL`.
 
@@ -99,7 +109,7 @@ class Limiter:
         limits = dict(load_settings(environ=environ).limiter.env_defaults)
         limits |= limits_in(environ)
         total = limits.pop(GLOBAL, None)
-        return cls(limits, total, queue=queue)
+        return cls(limits, total, queue=queue, strict=strict)
 
     def acquire(
         self,
@@ -195,6 +205,8 @@ class Limiter:
     def _set_limit(self, group: str, slots: int | None) -> None:
         self._slots.set_limit(group, slots)
         self._limits[group] = slots
+        if self._strict:
+            self._checked.clear()  # a name that had a limit may have none now
         self._warn_of_small_total(self._limits if group == PROVIDERS else [group])
 
     def _warn_of_small_total(self, groups: Iterable[str]) -> None:
@@ -237,10 +249,23 @@ class Limiter:
         return self._remember(named, tuple(wanted))
 
     def _remember(self, named: object, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        if self._strict:
+            self._check_limited(wanted)
         if len(self._checked) >= REMEMBERED_AT_MOST:
             self._checked.clear()
         self._checked[named] = wanted
         return wanted
+
+    def _check_limited(self, wanted: tuple[str, ...]) -> None:
+        limited = [group for group, limit in self._limits.items() if limit is not None and group != PROVIDERS]
+        for group in wanted:
+            if group not in limited and group != PROVIDERS:
+                kind = "provider" if group.startswith(PROVIDER_PREFIX) else "group"
+                named = ", ".join(sorted(each.removeprefix(PROVIDER_PREFIX) for each in limited))
+                raise InvalidValue(
+                    f"{kind} is {shown(group.removeprefix(PROVIDER_PREFIX))}, for which this strict limiter has no "
+                    f"limit; it has limits for {named or 'nothing'}. Correct the name, or give it a limit."
+                )
 
 
 def _slots_on(queue: Queue | BlockingQueue) -> Slots[Any]:

@@ -38,13 +38,22 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimiterMetrics(TypedDict):
+    """A limiter's figures, by provider and group where a value is a dictionary."""
+
     in_flight: dict[str, int]
+    """How many callers hold a slot; `total` is the sum of the providers."""
     blocked_requests: int
+    """How many calls had to wait since the limiter was made."""
     avg_block_time_seconds: float
+    """The average of the waits that have ended, in whatever way."""
     blocked_by: dict[str, int]
+    """How many calls had to wait, by the group that was full."""
     waiting: dict[str, int]
+    """How many calls wait now, by the group that blocks them."""
     longest_wait_seconds: float
+    """The longest wait, which may still go on."""
     limits: dict[str, int]
+    """The limits; the total is `global` here."""
 
 
 class Series(NamedTuple):

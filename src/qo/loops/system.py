@@ -35,6 +35,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """Returns a random number from 0 to below 1."""
     new_id: Callable[[], str] = ids.new_id
     """Returns an id that nobody has."""
+    new_secret: Callable[[], bytes] = ids.new_secret
+    """Returns bytes that nobody can guess."""
     start_background: Callable[[Work, str], Background] = LoopThread
     """Starts work, under a name, that goes on while the caller's event loop is blocked."""
     call_in_thread: CallInThread = in_thread

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import overload
 
+from qo.errors import AuditEntryNotFound
 from qo.job import Job
 from qo.policy.admission import standing_of
+from qo.policy.checks import check_by, check_number
 from qo.policy.ordering import parse_priority
 from qo.queue.limiting import Limiting
 from qo.queue.reading import Reading
+from qo.queue.undoing import undo
 
 
 class Changing(Reading, Limiting):
@@ -65,6 +68,16 @@ class Changing(Reading, Limiting):
     async def confirm(self, job_id: str, *, by: str | None = None) -> Job:
         """Let a job that asked for confirmation go on for another batch of iterations."""
         return await self._presented(await self.store_here.confirm(job_id, by=by))
+
+    async def undo(self, audit_id: int, *, by: str | None = None) -> None:
+        """Put back what an entry of the audit trail has changed, within 10 seconds and unless it was changed again
+        since: a priority, a move, a limit, a pause or a resume. Raises `AuditEntryNotFound` or `UndoRefused`."""
+        check_number("audit_id", audit_id, 0, 2**53)
+        check_by(by)
+        entries = await self.store_here.audit(limit=1, after=audit_id + 1)
+        if not entries or entries[0].id != audit_id:
+            raise AuditEntryNotFound(audit_id)
+        await undo(self.store_here, entries[0], now=self.system.now(), by=by)
 
     async def set_tier(self, user: str, tier: str, by: str | None = None) -> None:
         """Give a user a tier. It applies at once to their jobs that wait or are deferred."""

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from qo.errors import SettingsError
-from qo.policy.checks import check_name, shown
+from qo.policy.checks import check_name, check_seconds, shown
 from qo.queue.queue import Queue
 from qo.settings import Settings, load_settings
 from qo.store.open import ALLOWED, open_store, url_of
+
+TIMEOUT_SECONDS = 10.0
 
 
 async def connect(
@@ -18,24 +20,32 @@ async def connect(
     *,
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
+    timeout: float = TIMEOUT_SECONDS,
 ) -> Queue:
     """Open the queue at a url; without one, at the url in `.qo.toml` or `QO_URL`, else at `sqlite:///qo.db`.
 
     A `Path` names an SQLite file. `settings` is a mapping nested like `.qo.toml` that changes the keys it names, or
     whole settings from `qo.settings`.
-    Raises StoreAway when the store could not be reached for some seconds.
+    `timeout` is how many seconds this call, and each later one on the queue, waits for a store that is away or, of
+    SQLite, that another process keeps locked; then it raises StoreAway. Web requests want fewer than 10 seconds.
     """
-    return await _connect(url, namespace=namespace, settings=settings, waits=False)
+    check_seconds("timeout", timeout)
+    return await _connect(url, namespace=namespace, settings=settings, waits=False, timeout_seconds=timeout)
 
 
 async def connect_when_there(settings: Settings | Mapping[str, Any] | None = None) -> Queue:
     """The same for a process that has nothing else to do: waits for a store that is away, and logs that it waits.
     Raises for wrong settings and wrong credentials."""
-    return await _connect(None, namespace=None, settings=settings, waits=True)
+    return await _connect(None, namespace=None, settings=settings, waits=True, timeout_seconds=None)
 
 
 async def _connect(
-    url: str | Path | None, *, namespace: str | None, settings: Settings | Mapping[str, Any] | None, waits: bool
+    url: str | Path | None,
+    *,
+    namespace: str | None,
+    settings: Settings | Mapping[str, Any] | None,
+    waits: bool,
+    timeout_seconds: float | None,
 ) -> Queue:
     if settings is not None and not isinstance(settings, Settings | Mapping):
         raise SettingsError(f"settings is {shown(settings)}; give a mapping such as {{'queue': {{'cap': 5}}}}.")
@@ -43,7 +53,7 @@ async def _connect(
     if namespace is not None:
         check_name("namespace", namespace)
     checked = None if url is None else _checked_url(url)
-    return await open_queue(chosen, url=checked, namespace=namespace, waits=waits)
+    return await open_queue(chosen, url=checked, namespace=namespace, waits=waits, timeout_seconds=timeout_seconds)
 
 
 async def open_queue(
@@ -53,14 +63,17 @@ async def open_queue(
     namespace: str | None = None,
     create: bool = True,
     waits: bool = False,
+    timeout_seconds: float | None = None,
 ) -> Queue:
-    """The same with whole settings. Without `create`, raises NoStoreYet where there is no store yet."""
+    """The same with whole settings. Without `create`, raises NoStoreYet where there is no store yet. Without a timeout,
+    the store's own holds."""
     store = await open_store(
         settings.store.url if url is None else url,
         namespace=settings.store.namespace if namespace is None else namespace,
         accept_eviction=settings.store.accept_eviction,
         create=create,
         waits=waits,
+        timeout_seconds=timeout_seconds,
     )
     return Queue(store, settings)
 

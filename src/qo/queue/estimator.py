@@ -10,10 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-
-import msgspec
+from collections.abc import Mapping, Sequence, Set
 
 from qo.errors import StoreUnavailable
 from qo.job import Basis, Estimate, Job, State
@@ -31,10 +28,13 @@ from qo.policy.estimates.base import (
     starts_now,
 )
 from qo.policy.estimates.durations import AverageRun
-from qo.policy.estimates.forecast import Forecast, Situation, forecast_line
-from qo.policy.estimates.ranges import Multipliers, learn, multiplier, next_aim, ranged_estimate
+from qo.policy.estimates.forecast import Forecast, forecast_line
+from qo.policy.estimates.newcomer import Newcomer, NewEstimate, rank_of
+from qo.policy.estimates.ranges import ranged_estimate
 from qo.policy.estimates.replay import NEVER, steady
+from qo.policy.estimates.situation import Situation
 from qo.queue.averages import average_duration
+from qo.queue.learning import Learning
 from qo.settings import Settings
 from qo.store.contract import Store
 from qo.store.paging import read_line
@@ -46,18 +46,10 @@ WANTED_FOR_SECONDS = 60.0
 """How long estimates are kept fresh after the last call that asked for one."""
 LOOK_AT_MOST = 10_000
 """How many jobs are played forward. The starts of the jobs behind them are estimated from the pace of the line."""
+MUCH_TOO_OLD = 3
+"""A forecast that is so many periods old is not shown any more."""
 EVENTS_AT_ONCE = 1000
-LENT_BY_EACH_TASK = 100
-
-
-class Promise(msgspec.Struct, frozen=True, gc=False):
-    """The first estimate of a job, and the range that was made of it."""
-
-    task: str
-    made_at: float
-    seconds: float
-    margin_seconds: float
-    multipliers: Multipliers
+PROMISES_AT_ONCE = 500
 
 
 class Estimator:
@@ -82,15 +74,12 @@ class Estimator:
         self.wanted = asyncio.Event()
         """Set while estimates are kept fresh."""
         self._cursor: int | None = None
-        self.promises: dict[str, Promise] = {}
-        """The first estimate of each job in line, by its id."""
-        self._errors: dict[str, tuple[float, ...]] = {}
-        """By task, how wrong earlier estimates were, as read from the store."""
-        self._ranges: dict[str, Multipliers] = {}
-        self._aims: dict[str, float] = {}
-        """By task, the share of starts that its range aims at. Each start of a job with an estimate corrects it."""
-        self._range_of_others = learn((), (), settings.estimate.learnt_coverage, settings.estimate)
-        """The range of a task that the last replay did not see."""
+        self.learning = Learning(store, settings.estimate)
+        self.keeps_promises = False
+        """Whether the first range that is told of each job is noted in the store. A server does that, because it is
+        where people are told."""
+        self._noted: Set[str] = frozenset()
+        """The jobs in line whose promise was noted."""
 
     # --- asking -----------------------------------------------------------------------------------------------
 
@@ -123,9 +112,21 @@ class Estimator:
         in_line = [job for job in jobs if job.position is not None]
         if not in_line:
             return [None] * len(jobs)
-        forecast = await self.fresh()
+        forecast = await self.recent()
         averages = {kind: await self._average(forecast, *kind) for kind in {(job.task, job.tier) for job in in_line}}
         return [self._told(forecast, job, averages) for job in jobs]
+
+    def estimates_at_hand(self, jobs: Sequence[Job]) -> list[Estimate | None]:
+        """The same from the last replay, however old it is, without waiting for anything. None for a job of a task and
+        tier that the replay did not see."""
+        self._want()
+        forecast = self._forecast
+        if forecast is None:
+            return [None] * len(jobs)
+        return [
+            self._told(forecast, job, forecast.averages) if (job.task, job.tier) in forecast.averages else None
+            for job in jobs
+        ]
 
     def _told(
         self, forecast: Forecast, job: Job, averages: Mapping[tuple[str, str | None], AverageRun]
@@ -138,19 +139,50 @@ class Estimator:
     def _worked_out(
         self, forecast: Forecast, job: Job, position: int, averages: Mapping[tuple[str, str | None], AverageRun]
     ) -> Estimate:
-        if job.task not in forecast.staffed:
-            return no_worker(job.task)
-        for group in job.groups:
-            if group in forecast.shut:
-                return not_known(f"group {group} {forecast.shut[group]}")
+        if (shut := _shut_out(forecast, job.task, job.groups)) is not None:
+            return shut
         rank = forecast.ranks.get(job.id)
-        if forecast.has_room_for(job) if rank is None else forecast.starts[rank] == 0:
-            return starts_now()
-        if rank is not None and forecast.starts[rank] == NEVER:
-            return not_known("nothing that runs now will make room for it")
         average = averages[job.task, job.tier]
-        if average.basis is Basis.FIRST_GUESS and job.tier not in self._settings.tiers:
-            return no_data(job.task)
+        if rank is not None:
+            return self._from_start(forecast, forecast.starts[rank], job.task, job.tier, position, average)
+        if forecast.has_room_for(job):
+            return starts_now()
+        # It came after the replay. The job that the replay saw at its place is about as far from its start.
+        return self._later(forecast, _seconds_at(forecast, position), job.task, job.tier, position, average)
+
+    async def estimate_of_newcomer(self, forecast: Forecast, newcomer: Newcomer, start: float | None) -> NewEstimate:
+        """The estimate of a job that is not submitted yet. `start` is when a replay with this job starts it; None for
+        a job that would stand behind those that are played forward."""
+        # Between the last job that was read and the end of the line, nobody knows where: assume the end.
+        position = forecast.situation.queued + 1 if start is None else rank_of(newcomer, forecast.situation) + 1
+        estimate = _shut_out(forecast, newcomer.task, newcomer.groups)
+        if estimate is None:
+            task, tier = newcomer.task, newcomer.tier
+            average = await self._average(forecast, task, tier)
+            if start is None:
+                estimate = self._later(forecast, _seconds_at(forecast, position), task, tier, position, average)
+            else:
+                estimate = self._from_start(forecast, start, task, tier, position, average)
+        # Each suspect that stands ahead of it now would do so then.
+        return NewEstimate(
+            position=position,
+            estimate=less_sure(estimate) if forecast.has_suspects_up_to(position - 1) else estimate,
+        )
+
+    def _from_start(
+        self, forecast: Forecast, start: float, task: str, tier: str | None, position: int, average: AverageRun
+    ) -> Estimate:
+        if start == 0:
+            return starts_now()
+        if start == NEVER:
+            return _no_room()
+        return self._later(forecast, start, task, tier, position, average)
+
+    def _later(
+        self, forecast: Forecast, start: float, task: str, tier: str | None, position: int, average: AverageRun
+    ) -> Estimate:
+        if average.basis is Basis.FIRST_GUESS and tier not in self._settings.tiers:
+            return no_data(task)
         if not forecast.has_data:
             return base_estimate(
                 position=position,
@@ -159,10 +191,17 @@ class Estimator:
                 settings=self._settings.estimate,
                 basis=average.basis,
             )
-        if rank is None:
-            # It came after the replay. The job that the replay saw at its place is about as far from its start.
-            return self._at_position(forecast, job, average.basis)
-        return self._from_forecast(forecast, rank, average.basis)
+        if start == NEVER:
+            return _no_room()
+        return self._ranged(forecast, start, task=task, position=position, basis=average.basis)
+
+    def likely_seconds(self, forecast: Forecast) -> list[float]:
+        """The seconds that estimates would tell of each job in line: the replay's, corrected by what was learnt."""
+        margin = forecast.margin_seconds
+        return [
+            start if start in (0, NEVER) else max((start + margin) * self.learning.range_of(task).middle - margin, 0.0)
+            for start, task in zip(forecast.starts, forecast.tasks, strict=True)
+        ]
 
     async def _average(self, forecast: Forecast, task: str, tier: str | None) -> AverageRun:
         known = forecast.averages.get((task, tier))
@@ -176,24 +215,23 @@ class Estimator:
         assert self._forecast is not None
         return self._forecast
 
+    async def recent(self) -> Forecast:
+        """The last forecast, for lists that many people look at: while the next one is being made, nobody waits for it,
+        unless the last one is much too old."""
+        self._want()
+        if self._keeping is None or self._age() > MUCH_TOO_OLD * self._every_seconds:
+            return await self.fresh()
+        assert self._forecast is not None
+        return self._forecast
+
     def _from_forecast(self, forecast: Forecast, rank: int, basis: Basis) -> Estimate:
         seconds, task = forecast.starts[rank], forecast.tasks[rank]
         return self._ranged(forecast, seconds, task=task, position=rank + 1, basis=basis)
 
-    def _at_position(self, forecast: Forecast, job: Job, basis: Basis) -> Estimate:
-        assert job.position is not None
-        behind = len(forecast.starts) + 1
-        # Jobs that cannot start hold up no other: take the first one from here on that can.
-        here = (start for start in forecast.starts[job.position - 1 :] if start != NEVER)
-        seconds = next(here, forecast.newcomer_seconds * max(job.position / behind, 1.0))
-        if seconds == NEVER:
-            return not_known("nothing that runs now will make room for it")
-        return self._ranged(forecast, seconds, task=job.task, position=job.position, basis=basis)
-
     def _ranged(self, forecast: Forecast, seconds: float, *, task: str, position: int, basis: Basis) -> Estimate:
         return ranged_estimate(
             max(seconds - (self._now() - forecast.made_at), 0.0),
-            self._ranges.get(task, self._range_of_others),
+            self.learning.range_of(task),
             margin_seconds=forecast.margin_seconds,
             position=position,
             settings=self._settings.estimate,
@@ -254,27 +292,33 @@ class Estimator:
     async def _refresh(self) -> None:
         """Read the line, learn from what has started, and play it forward in a thread."""
         situation = await self.read()
-        await self._learn_from(await self._starts())
-        await self._read_errors({job.task for job in situation.line})
+        await self.learning.learn_from(await self._starts())
+        await self.learning.read_errors({job.task for job in situation.line})
         self._forecast = await self._system.call_in_thread(self._work_out, situation)
+        if self.keeps_promises:
+            await self._note_promises(self._forecast)
+
+    async def _note_promises(self, forecast: Forecast) -> None:
+        told = self.learning.promises.keys()
+        new = [job_id for job_id in told if job_id not in self._noted]
+        for first in range(0, len(new), PROMISES_AT_ONCE):
+            portion = new[first : first + PROMISES_AT_ONCE]
+            await self._store.note_promises({job_id: self._span(forecast, job_id) for job_id in portion})
+        self._noted = set(told)
+
+    def _span(self, forecast: Forecast, job_id: str) -> tuple[int, int]:
+        """From when to when the job is told to start, in milliseconds from now."""
+        rank = forecast.ranks[job_id]
+        told = self._from_forecast(forecast, rank, forecast.averages[forecast.tasks[rank], forecast.tiers[rank]].basis)
+        assert told.lower_bound is not None
+        assert told.upper_bound is not None
+        return round(told.lower_bound * 1000), round(told.upper_bound * 1000)
 
     def _work_out(self, situation: Situation) -> Forecast:
         """Runs in a thread, one at a time."""
-        self._learn_ranges()
+        self.learning.learn_ranges()
         forecast = forecast_line(situation, self._settings)
-        # A job that left the line without having started is forgotten.
-        promises = {job_id: promise for job_id, promise in self.promises.items() if job_id in forecast.ranks}
-        if forecast.has_data:
-            for job_id, rank in forecast.ranks.items():
-                if job_id not in promises and forecast.starts[rank] != NEVER:
-                    promises[job_id] = Promise(
-                        forecast.tasks[rank],
-                        forecast.made_at,
-                        forecast.starts[rank],
-                        forecast.margin_seconds,
-                        self._ranges[forecast.tasks[rank]],
-                    )
-        self.promises = promises
+        self.learning.remember(forecast)
         return forecast
 
     # --- reading ----------------------------------------------------------------------------------------------
@@ -282,7 +326,8 @@ class Estimator:
     async def read(self) -> Situation:
         """The input of one replay, in a few reads. They need not be of the same millisecond."""
         store = self._store
-        line = await read_line(store, limit=LOOK_AT_MOST)
+        page = await read_line(store, limit=LOOK_AT_MOST)
+        line = page.jobs
         leases, groups, workers = await asyncio.gather(store.leases(), store.groups(), store.workers())
         kinds = {(job.task, job.tier) for job in line} | {(lease.job.task, lease.job.tier) for lease in leases}
         names = {duration_of_task(task) for task, _ in kinds}
@@ -295,6 +340,9 @@ class Estimator:
             groups=groups,
             workers=workers,
             means=(await store.observed(sorted(names))).averages,
+            queued=page.queued,
+            next_sequence=page.next_sequence,
+            task_groups=page.task_groups,
         )
 
     async def _starts(self) -> dict[str, float]:
@@ -311,46 +359,21 @@ class Estimator:
             if len(feed.events) < EVENTS_AT_ONCE:
                 return starts
 
-    # --- learning ---------------------------------------------------------------------------------------------
 
-    async def _learn_from(self, starts: Mapping[str, float]) -> None:
-        """Record how wrong the first estimates of these started jobs were."""
-        wrong: dict[str, list[float]] = defaultdict(list)
-        for job_id, started_at in starts.items():
-            promise = self.promises.pop(job_id, None)
-            if promise is not None:
-                right = multiplier(
-                    promised_seconds=promise.seconds,
-                    actual_seconds=started_at - promise.made_at,
-                    margin_seconds=promise.margin_seconds,
-                )
-                wrong[promise.task].append(right)
-                self._aims[promise.task] = next_aim(
-                    self._aim_of(promise.task),
-                    was_inside=promise.multipliers.low <= right <= promise.multipliers.high,
-                    settings=self._settings.estimate,
-                )
-        if wrong:
-            await self._store.observe(errors=wrong)
-        for task in wrong:
-            self._errors.pop(task, None)
+def _shut_out(forecast: Forecast, task: str, groups: Sequence[str]) -> Estimate | None:
+    """The estimate of a job that cannot start at present, which says why."""
+    if task not in forecast.staffed:
+        return no_worker(task)
+    shut = next((group for group in groups if group in forecast.shut), None)
+    return None if shut is None else not_known(f"group {shut} {forecast.shut[shut]}")
 
-    async def _read_errors(self, tasks: set[str]) -> None:
-        """Read the errors of the tasks in line. Those of other tasks are forgotten and read again when needed."""
-        self._errors = {task: errors for task, errors in self._errors.items() if task in tasks}
-        unread = [task for task in tasks if task not in self._errors]
-        if unread:
-            self._errors.update((await self._store.observed(tasks=unread)).errors)
-        self._ranges = {task: range_ for task, range_ in self._ranges.items() if task in tasks and task not in unread}
 
-    def _learn_ranges(self) -> None:
-        if len(self._ranges) == len(self._errors):
-            return
-        estimate = self._settings.estimate
-        of_all = [error for errors in self._errors.values() for error in errors[-LENT_BY_EACH_TASK:]]
-        self._range_of_others = learn((), of_all, estimate.learnt_coverage, estimate)
-        for task in self._errors.keys() - self._ranges.keys():
-            self._ranges[task] = learn(self._errors[task], of_all, self._aim_of(task), estimate)
+def _no_room() -> Estimate:
+    return not_known("nothing that runs now will make room for it")
 
-    def _aim_of(self, task: str) -> float:
-        return self._aims.get(task, self._settings.estimate.learnt_coverage)
+
+def _seconds_at(forecast: Forecast, position: int) -> float:
+    """When a job at this position starts that the replay did not see."""
+    # Jobs that cannot start hold up no other: take the first one from here on that can.
+    here = (start for start in forecast.starts[position - 1 :] if start != NEVER)
+    return next(here, forecast.newcomer_seconds * max(position / (len(forecast.starts) + 1), 1.0))

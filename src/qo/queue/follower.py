@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from qo.event import Event
 from qo.loops.repeating import repeat
 from qo.loops.trouble import Trouble
+from qo.queue.inbox import RESET, Inbox, Reset
 from qo.queue.positions import Watched
 from qo.store.contract import Store
 
@@ -17,17 +18,15 @@ log = logging.getLogger("qo.feed")
 WAIT_SECONDS = 30.0
 TRY_AGAIN_SECONDS = 1.0
 PAGE = 1000
-
-
-class Reset:
-    """A watcher gets this when its cursor is older than the events that are kept. It has to read the present state."""
-
-
-RESET = Reset()
-
-
-Inbox = asyncio.Queue[Event | Reset | Watched]
-"""What a watcher has to look at, in order."""
+HANDED_OUT_AT_ONCE = 128
+"""After so many events watchers get a turn to read. Fewer than an inbox holds: a watcher that reads is never reset."""
+WOKEN_AT_ONCE = 16
+"""After so many watchers were woken, other work of the loop gets a turn: a request must not wait for thousands."""
+TURN_SECONDS = 0.001
+BETWEEN_READS_SECONDS = 0.02
+"""A busy feed changes hundreds of times a second. What comes within this time is read at once."""
+NAMED_AT_MOST = 64
+"""Beyond so many subjects the events of all are read: to look each of them up would take longer."""
 
 
 class Follower:
@@ -35,20 +34,22 @@ class Follower:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self.watchers: dict[str, set[Inbox]] = {}
+        self.watchers: dict[str, set[Inbox[Event]]] = {}
         """The inboxes of all watchers, by subject. A subject that nobody watches is not in it."""
         self._reading = asyncio.Lock()
         self._cursor = 0
+        self._pause_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def follow(
-        self, subject: str, *, after: int, inbox: Inbox | None = None
+        self, subject: str, *, after: int, inbox: Inbox[Event] | None = None
     ) -> AsyncGenerator[Event | Reset | Watched]:
         """Yields every event of a subject after the cursor, each once, for as long as the caller listens.
 
-        Other items that are put into a given `inbox` come in between.
+        `RESET` comes in place of events that are no longer kept, or that a slow caller left unread. Other items that
+        are put into a given `inbox` come in between.
         """
-        inbox = asyncio.Queue() if inbox is None else inbox
+        inbox = Inbox[Event]() if inbox is None else inbox
         self.watchers.setdefault(subject, set()).add(inbox)
         try:
             # From here on every new read looks for this subject. A read that began earlier does not: the events that
@@ -82,7 +83,7 @@ class Follower:
             self._cursor = (await self._store.events(None)).cursor
             self._task = asyncio.create_task(self._read_on(), name="qo-feed")
 
-    def _leave(self, subject: str, inbox: Inbox) -> None:
+    def _leave(self, subject: str, inbox: Inbox[Event]) -> None:
         watchers = self.watchers[subject]
         watchers.discard(inbox)
         if not watchers:
@@ -93,21 +94,32 @@ class Follower:
 
     async def _read_on(self) -> None:
         trouble = Trouble("events cannot be followed for now", log)
-        await repeat(self._read_next, pause=lambda: 0.0, retry_seconds=TRY_AGAIN_SECONDS, trouble=trouble)
+        await repeat(
+            self._read_next, pause=lambda: self._pause_seconds, retry_seconds=TRY_AGAIN_SECONDS, trouble=trouble
+        )
 
     async def _read_next(self) -> None:
         # This only waits: the subjects to look for may change meanwhile.
         await self._store.events(self._cursor, limit=1, timeout_seconds=WAIT_SECONDS)
+        self._pause_seconds = BETWEEN_READS_SECONDS
         async with self._reading:
             await self._read()
 
     async def _read(self) -> None:
-        feed = await self._store.events(self._cursor, subjects=list(self.watchers), limit=PAGE)
+        subjects = list(self.watchers) if len(self.watchers) <= NAMED_AT_MOST else None
+        feed = await self._store.events(self._cursor, subjects=subjects, limit=PAGE)
         self._cursor = feed.cursor
         if feed.reset:
             for watchers in self.watchers.values():
                 for inbox in watchers:
-                    inbox.put_nowait(RESET)
-        for event in feed.events:
-            for inbox in self.watchers.get(event.subject, ()):
-                inbox.put_nowait(event)
+                    inbox.put_reset()
+        woken = 0
+        for number, event in enumerate(feed.events, 1):
+            for inbox in list(self.watchers.get(event.subject, ())):
+                woken += inbox.is_empty
+                inbox.put_event(event)
+                if woken == WOKEN_AT_ONCE:
+                    woken = 0
+                    await asyncio.sleep(TURN_SECONDS)
+            if number % HANDED_OUT_AT_ONCE == 0:
+                await asyncio.sleep(0)

@@ -21,6 +21,9 @@ log = logging.getLogger("qo.positions")
 
 TICK_SECONDS = 1.0
 """How often positions are read while a job in line is watched, and so how often a watcher gets one at most."""
+TOLD_AT_ONCE = 16
+"""After so many watchers were told, other work of the event loop gets a turn: a request must not wait for thousands."""
+TURN_SECONDS = 0.002
 
 Estimates = Callable[[Sequence[Job]], Awaitable[Sequence[Estimate | None]]]
 
@@ -124,22 +127,28 @@ class Positions:
             for watched in self._watched
             if watched.job_id in places and watched.is_due(places[watched.job_id].position, now, self._every_seconds)
         ]
-        if not due:
-            return
+        for first in range(0, len(due), TOLD_AT_ONCE):
+            if first:
+                await asyncio.sleep(TURN_SECONDS)
+            await self._tell(due[first : first + TOLD_AT_ONCE], places, now)
+
+    async def _tell(self, due: Sequence[Watched], places: dict[str, Place], now: float) -> None:
         jobs = await self._jobs_of(due, places)
         estimates = dict(zip(jobs, await self._estimates(list(jobs.values())), strict=True))
         for watched in due:
-            if watched in self._watched:  # it may have left meanwhile
+            if watched in self._watched and watched.job_id in jobs:  # it may have left meanwhile
                 place = places[watched.job_id]
                 watched.tell(News(place, place_message(place), estimates[watched.job_id]), now)
 
     async def _jobs_of(self, due: Sequence[Watched], places: dict[str, Place]) -> dict[str, Job]:
+        """Those of the jobs that are still there, each as it was when its watcher's job was last read."""
+        unread = dict.fromkeys(watched.job_id for watched in due if watched.job is None)
+        read = {job.id: job for job in (await self._store.jobs(ids=list(unread))).jobs} if unread else {}
         jobs: dict[str, Job] = {}
         for watched in due:
-            job_id = watched.job_id
-            if watched.job is None:
-                watched.job = jobs.get(job_id) or await self._store.job(job_id)
-            jobs[job_id] = msgspec.structs.replace(watched.job, position=places[job_id].position)
+            watched.job = watched.job or read.get(watched.job_id)
+            if watched.job is not None:
+                jobs[watched.job_id] = msgspec.structs.replace(watched.job, position=places[watched.job_id].position)
         return jobs
 
     async def _tick_on(self) -> None:

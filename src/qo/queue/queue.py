@@ -1,20 +1,22 @@
 """Queue: the front door of qo. How it opens and closes, and how jobs are submitted.
 
-Its other calls are in `reading.py`, `changing.py` and `limiting.py`.
+Its other calls are in `reading.py`, `forecasting.py`, `changing.py` and `limiting.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, Unpack, overload
 
-from qo.errors import InvalidSubmit, InvalidValue, PhaseTaken, QueueFull, SubmitRefused
+import msgspec
+
+from qo.errors import HistoryFull, InvalidSubmit, InvalidValue, PhaseTaken, QueueFull, SubmitRefused
 from qo.forking import leave_behind, when_forked
-from qo.job import Basis, Job, New
+from qo.job import Basis, Job, New, SubmitOptions, Task
 from qo.loops.gathering import MOST_PER_CALL, Gathering, in_portions
 from qo.loops.portions import Portion, payload_size, submission_count
 from qo.loops.system import SYSTEM, System
@@ -28,26 +30,43 @@ from qo.queue.averages import average_duration
 from qo.queue.changing import Changing
 from qo.queue.estimator import Estimator
 from qo.queue.follower import Follower
+from qo.queue.forecasting import Forecasting
 from qo.queue.limiting import Limiting
+from qo.queue.line_view import LineView
 from qo.queue.positions import Positions
-from qo.queue.reading import Reading
+from qo.queue.results import Results
+from qo.queue.task import name_of
 from qo.settings import Settings
 from qo.store.check_values import check_submission
 from qo.store.contract import Store
+from qo.tracing import current_trace
 from qo.values import Accepted, LimitIgnored, Refusal, RefusalReason, Submission
+
+D = TypeVar("D")
+R = TypeVar("R")
+S = TypeVar("S")
 
 SUBMIT_AT_ONCE = 250
 """A long list is submitted in portions of so many jobs, or of 1 MiB of payload, so that the store can serve other
 callers in between."""
+PORTION = Portion(SUBMIT_AT_ONCE, counts=submission_count, size=payload_size)
 
 
-class Queue(Changing, Reading, Limiting):
+class Admitted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A job that was submitted. `known`: it was there before, under its id or its unique key."""
+
+    job: Job
+    known: bool
+
+
+class Queue(Changing, Forecasting, Results, Limiting):
     """A line of jobs and its limits, on one store. `qo.connect` makes it."""
 
     def __init__(self, store: Store, settings: Settings, *, system: System = SYSTEM) -> None:
         self.store = store
         self.settings = settings
         self.system = system
+        self.known_tasks = {}
         self._warned: set[LimitIgnored] = set()
         self._begin()
         when_forked(self, Queue._begin_anew)
@@ -61,6 +80,8 @@ class Queue(Changing, Reading, Limiting):
         self._loop: asyncio.AbstractEventLoop | None = None
         self.follower = Follower(self.store)
         self._estimator = Estimator(self.store, self.settings, system=self.system)
+        self._begin_forecasting()
+        self.line_view = LineView(self._estimator, system=self.system)
         self._positions = Positions(
             self.store,
             every_seconds=self.settings.stream.position_every_secs,
@@ -91,9 +112,15 @@ class Queue(Changing, Reading, Limiting):
 
     # --- submitting -------------------------------------------------------------------------------------------
 
+    @overload
+    async def submit(self, task: str, data: Any = None, **options: Unpack[SubmitOptions]) -> Job: ...
+    @overload
+    async def submit(self, task: Task[None, R], data: None = None, **options: Unpack[SubmitOptions]) -> Job[R]: ...
+    @overload
+    async def submit(self, task: Task[D, R], data: D, **options: Unpack[SubmitOptions]) -> Job[R]: ...
     async def submit(
         self,
-        task: str,
+        task: str | Task[Any, Any],
         data: Any = None,
         *,
         id: str | None = None,
@@ -117,6 +144,8 @@ class Queue(Changing, Reading, Limiting):
     ) -> Job:
         """Submit one job. It is stored durably when this returns. A known `id` or `unique` key returns that job.
 
+        `task` is a task's name, or a function under `@qo.task`. A type checker knows then which `data` it takes.
+
         `start_by` is a span from now or a time. A job that has not started by then fails, and gives its quota back.
 
         `contact` is the e-mail address that reminders about this job go to, instead of the configured recipients. It is
@@ -129,8 +158,10 @@ class Queue(Changing, Reading, Limiting):
         submit the job later: a `get` or `cancel` after it sees the outcome. A submit repeated with the same `id` makes
         one job at most.
         """
+        if isinstance(task, Task):
+            self.known_tasks[task.name] = task
         new = New(
-            task=task,
+            task=name_of(task),
             data=data,
             id=id,
             priority=priority,
@@ -151,8 +182,12 @@ class Queue(Changing, Reading, Limiting):
             contact=contact,
             by=by,
         )
+        return (await self.admit(new)).job
+
+    async def admit(self, new: New) -> Admitted:
+        """`submit` that also says whether the job was there before."""
         self.check_loop()
-        submission = self._submission(new)
+        submission = self._submission(new, current_trace())
         return await self._job_or_refusal(new, await self._submitting.send(submission))
 
     async def submit_many(self, jobs: Iterable[New]) -> list[Job | SubmitRefused]:
@@ -161,13 +196,37 @@ class Queue(Changing, Reading, Limiting):
         Raises when a job is malformed; then none was submitted.
         """
         jobs = _checked_list(jobs)
-        submissions = [self._submission(new) for new in jobs]
-        admitted: list[Job | SubmitRefused] = []
-        portion = Portion(SUBMIT_AT_ONCE, counts=submission_count, size=payload_size)
-        if portion.length(submissions) < len(submissions):
+        trace = current_trace()
+        submissions = [self._submission(new, trace) for new in jobs]
+        if PORTION.length(submissions) < len(submissions):
             for submission in submissions:
                 check_submission(submission)  # in a later portion the store would refuse it too late
-        async with aclosing(in_portions(self.store_here.submit, submissions, portion=portion)) as portions:
+        admitted = await self._admit(jobs, submissions)
+        return [each.job if isinstance(each, Admitted) else each for each in admitted]
+
+    async def admit_each(self, jobs: Sequence[New]) -> list[Admitted | SubmitRefused]:
+        """`submit_many` in which a malformed job is refused by itself. It also says whether a job was there before."""
+        trace = current_trace()
+        made = [_or_refusal(lambda new: self._submission(new, trace), new) for new in jobs]
+        well_formed = [each for each in made if isinstance(each, Submission)]
+        if PORTION.length(well_formed) == len(well_formed):
+            try:
+                return await self._admit_made(jobs, made)
+            except SubmitRefused:
+                pass  # One is malformed, so the store took none of them. The checks below find it.
+        checked = [_or_refusal(_checked, each) if isinstance(each, Submission) else each for each in made]
+        return await self._admit_made(jobs, checked)
+
+    async def _admit_made(
+        self, jobs: Sequence[New], made: Sequence[Submission | SubmitRefused]
+    ) -> list[Admitted | SubmitRefused]:
+        pairs = [(new, each) for new, each in zip(jobs, made, strict=True) if isinstance(each, Submission)]
+        admitted = iter(await self._admit([new for new, _ in pairs], [each for _, each in pairs]))
+        return [next(admitted) if isinstance(each, Submission) else each for each in made]
+
+    async def _admit(self, jobs: Sequence[New], submissions: Sequence[Submission]) -> list[Admitted | SubmitRefused]:
+        admitted: list[Admitted | SubmitRefused] = []
+        async with aclosing(in_portions(self.store_here.submit, submissions, portion=PORTION)) as portions:
             async for answers in portions:
                 for answer in answers:
                     try:
@@ -176,17 +235,18 @@ class Queue(Changing, Reading, Limiting):
                         admitted.append(refusal)
         return admitted
 
-    def _submission(self, new: New) -> Submission:
+    def _submission(self, new: New, trace: str | None) -> Submission:
         job_id = self.system.new_id() if new.id is None else new.id
-        return make_submission(new, self.settings, job_id=job_id, drawn=self.system.draw())
+        return make_submission(new, self.settings, job_id=job_id, drawn=self.system.draw(), trace=trace)
 
-    async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Job:
+    async def _job_or_refusal(self, new: New, answer: Accepted | Refusal) -> Admitted:
         if isinstance(answer, Accepted):
             self.warn_of_ignored(answer.ignored)
             usage = None
             if answer.used_today is not None:
                 usage = usage_of_user(used=answer.used_today, quota=answer.daily_quota, today=answer.today)
-            return present(answer.job, self.settings, usage=usage, now=self.system.now())
+            job = present(answer.job, self.settings, usage=usage, now=self.system.now())
+            return Admitted(job=job, known=answer.known)
         if answer.reason is RefusalReason.PHASE_TAKEN:
             assert new.parent is not None
             assert new.phase is not None
@@ -194,6 +254,8 @@ class Queue(Changing, Reading, Limiting):
             raise PhaseTaken(new.parent, new.phase, answer.taken_by)
         if answer.reason is RefusalReason.OVERDUE:
             raise never_in_time(new)
+        if answer.reason is RefusalReason.HISTORY_FULL:
+            raise HistoryFull(answer.waiting, answer.cap)
         average = await average_duration(self.store, self.settings, task=new.task, tier=new.tier)
         workers = await self.store.workers()
         wait = retry_after(
@@ -210,6 +272,18 @@ def check_queue(queue: object) -> None:
     """Raises `InvalidValue` for anything but a `Queue`."""
     if not isinstance(queue, Queue):
         raise InvalidValue(f"queue is {shown(queue)}; give a queue of `await qo.connect(...)`.")
+
+
+def _or_refusal(make: Callable[[S], Submission], given: S) -> Submission | SubmitRefused:
+    try:
+        return make(given)
+    except SubmitRefused as refusal:
+        return refusal
+
+
+def _checked(submission: Submission) -> Submission:
+    check_submission(submission)
+    return submission
 
 
 def _checked_list(jobs: Iterable[New]) -> list[New]:

@@ -6,18 +6,20 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import Unpack
 
 import msgspec
 
-from qo.errors import QoError, Timeout
+from qo.errors import JobNotFound, QoError, Timeout
 from qo.event import AuditEntry, Event
 from qo.job import Estimate, Job, Usage
 from qo.loops.timing import within
 from qo.policy.admission import find_tier
-from qo.policy.analytics import Analytics, analyse
+from qo.policy.analytics import MINUTE_MS, Analytics, analyse
 from qo.policy.checks import check_flag, check_name, check_name_or_none, check_number, check_seconds
+from qo.policy.ordering import parse_priority
 from qo.policy.presenting import present, usage_of_user
-from qo.policy.why import Why, explain
+from qo.policy.why import Why, explain, named_in
 from qo.queue.base import QueueBase
 from qo.queue.estimator import Estimator
 from qo.queue.follower import Follower
@@ -25,9 +27,12 @@ from qo.queue.positions import Positions
 from qo.queue.watching import watch_job
 from qo.store.check import check_cursor
 from qo.store.paging import read_jobs
-from qo.values import ParentStatus, Place, WorkerInfo
+from qo.values import JobsPage, ParentStatus, Place, Wanted, WorkerInfo
 
 log = logging.getLogger("qo.queue")
+
+NAMES_LOOKED_UP = 100
+"""So many holders of slots are looked up for a user who asks why a job waits; the others are counted, not named."""
 
 
 class Reading(QueueBase):
@@ -51,19 +56,45 @@ class Reading(QueueBase):
         user: str | None = None,
         task: str | None = None,
         parent: str | None = None,
+        project: str | None = None,
+        tier: str | None = None,
+        priority: int | str | None = None,
         limit: int = 100,
         newest_first: bool = False,
     ) -> list[Job]:
         """Jobs that fit all of these: first those in line, in their order and with estimates, then the others by
         submission. `status` may also be a state."""
-        for field, name in (("status", status), ("user", user), ("task", task), ("parent", parent)):
+        names = {"status": status, "user": user, "task": task, "parent": parent, "project": project, "tier": tier}
+        for field, name in names.items():
             check_name_or_none(field, name)
         check_number("limit", limit, 1)
         check_flag("newest_first", newest_first)
-        found = await read_jobs(
-            self.store_here, status=status, user=user, task=task, parent=parent, limit=limit, newest_first=newest_first
+        wanted = Wanted(
+            status=status,
+            user=user,
+            task=task,
+            parent=parent,
+            project=project,
+            tier=tier,
+            priority=None if priority is None else parse_priority(priority),
         )
+        found = await read_jobs(self.store_here, limit=limit, newest_first=newest_first, **wanted)
         return await self._all_presented(found, await self._estimates(found))
+
+    async def jobs_page(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        newest_first: bool = False,
+        after: str | None = None,
+        **wanted: Unpack[Wanted],
+    ) -> JobsPage:
+        """One page of `jobs`: `after` is the `next` of the page before. A page may have fewer jobs than `limit`, even
+        none, and still a `next`. `ids`: instead, the jobs of these ids."""
+        page = await self.store_here.jobs(ids=ids, limit=limit, newest_first=newest_first, after=after, **wanted)
+        jobs = await self._all_presented(page.jobs, await self._estimates(page.jobs))
+        return JobsPage(jobs=tuple(jobs), next=page.next)
 
     async def parent(self, parent: str) -> ParentStatus:
         """A parent, its priority and its phases. Raises `ParentNotFound`."""
@@ -95,7 +126,8 @@ class Reading(QueueBase):
         """The events of a job, until it has ended.
 
         The first event has its present state (`present` in its detail). With `after`, the id of the last event that
-        was seen, the watch goes on behind that one instead, and misses nothing in between.
+        was seen, the watch goes on behind that one instead, and misses nothing in between. A caller that leaves 256
+        events unread, or comes back after they were removed, gets the present state again in place of them.
 
         While the job is in line, `position` events carry its position and its estimate: when the position changed, at
         most once a second, and every few seconds. Each has the id of the event before it, so `after` works with it.
@@ -115,11 +147,19 @@ class Reading(QueueBase):
         blockers = await self.store_here.blockers(job_id)
         visible = None
         if for_user is not None:
-            visible = {job.id for job in await read_jobs(self.store_here, user=for_user, limit=10_000)}
+            visible = await self._jobs_of(for_user, named_in(blockers)[:NAMES_LOOKED_UP])
         quota = None
         if blockers.job.deferred and blockers.job.user is not None:
             quota = (await self.store_here.usage(blockers.job.user)).daily_quota
         return explain(blockers, visible=visible, daily_quota=quota, now=self.system.now())
+
+    async def _jobs_of(self, user: str, names: Sequence[str]) -> set[str]:
+        """Those of the names that are jobs of this user. Not all jobs of the user are read, which may be very many."""
+        found = await asyncio.gather(*map(self.store_here.job, names), return_exceptions=True)
+        for each in found:
+            if isinstance(each, BaseException) and not isinstance(each, JobNotFound):
+                raise each
+        return {each.id for each in found if isinstance(each, Job) and each.user == user}
 
     async def usage(self, user: str, tier: str | None = None) -> Usage:
         """What a user has used today. `tier` is the tier of a user that the store does not know yet."""
@@ -184,18 +224,22 @@ class Reading(QueueBase):
             log.warning("jobs are shown without estimates: %s", error, exc_info=not isinstance(error, QoError))
             return [None] * len(jobs)
 
-    async def analytics(self, *, minutes: int = 60) -> Analytics:
-        """The line, its workers, and the figures of the last minutes."""
+    async def analytics(self, *, minutes: int = 60, group: str | None = None) -> Analytics:
+        """The line, its workers, and the figures of the last minutes. `group` is among the groups in any case."""
         check_number("minutes", minutes, 1)
-        since = self.system.clock() // 60_000 - minutes
+        check_name_or_none("group", group)
+        now_ms = self.system.clock()
         return analyse(
             waiting=(await self.store_here.line(limit=0)).queued,
             workers=await self.store_here.workers(),
-            series=await self.store_here.series(since_minute=since),
+            series=await self.store_here.series(since_minute=now_ms // MINUTE_MS - minutes),
             minutes=minutes,
+            now_ms=now_ms,
+            group=group,
         )
 
-    async def audit(self, job_id: str | None = None, *, limit: int = 100) -> list[AuditEntry]:
-        """The audit trail, newest first: of one job or group, or of everything."""
+    async def audit(self, job_id: str | None = None, *, limit: int = 100, after: int | None = None) -> list[AuditEntry]:
+        """The audit trail, newest first: of one job or group, or of everything. `after` is the id of the last entry
+        that was seen."""
         check_name_or_none("job_id", job_id)
-        return list(await self.store_here.audit(subject=job_id, limit=limit))
+        return list(await self.store_here.audit(subject=job_id, limit=limit, after=after))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import datetime
@@ -12,7 +11,8 @@ import msgspec
 from qo.event import MOVED, POSITION, PRIORITY, Event
 from qo.job import ENDED, Job, State
 from qo.policy.confirming import message_now
-from qo.queue.follower import Follower, Inbox, Reset
+from qo.queue.follower import Follower
+from qo.queue.inbox import Inbox, Reset
 from qo.queue.positions import News, Positions, Watched
 from qo.store.contract import Store
 
@@ -41,11 +41,12 @@ async def watch_job(
         yield _present(job, cursor, now())
     if job.state in ENDED and (after is None or not await _ended_after(store, job_id, after)):
         return
-    inbox: Inbox = asyncio.Queue()
+    inbox = Inbox[Event]()
     watched = Watched(job_id, inbox)
     try:
         if positions is not None and job.position is not None:
             positions.look_at(watched, job, told=after is None)
+        del job  # a watch may last for hours, and thousands of them need not keep its texts
         async with aclosing(follower.follow(job_id, after=cursor, inbox=inbox)) as found:
             async for each in found:
                 if isinstance(each, Watched):
@@ -57,6 +58,8 @@ async def watch_job(
                 if isinstance(each, Reset):
                     cursor = (await store.events(None)).cursor
                     each = _present(await store.job(job_id), cursor, now())
+                elif each.id <= cursor:
+                    continue  # it came before the present state that a reset has just given
                 cursor = each.id
                 if positions is not None:
                     _look(positions, watched, each)

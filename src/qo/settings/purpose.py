@@ -64,6 +64,10 @@ PURPOSES = {
     "worker.grace_secs": (
         "A stopping worker gives its running jobs this many seconds, then hands them back to the line."
     ),
+    "worker.processes": (
+        "One worker runs at most this many jobs of tasks with process=True at once. Unset, one for each processor."
+    ),
+    "worker.jobs_per_process": "Each of these processes is replaced by a new one after this many jobs.",
     "confirmation.expires_after_hours": "A job that waits for a confirmation fails after this many hours.",
     "confirmation.reminders_after_hours": (
         "A reminder is sent each time a job has waited this many hours for its confirmation."
@@ -89,6 +93,28 @@ PURPOSES = {
     "stream.heartbeat_every_secs": (
         "A stream sends a comment each time this many seconds have passed, so that proxies keep it open."
     ),
+    "server.host": "The address that the service listens at. Any but this machine's own demands API keys.",
+    "server.port": "The port that the service listens at.",
+    "server.public_url": (
+        "The address under which browsers reach the service; watch links and webhooks begin with it."
+    ),
+    "server.hosts": "The names under which the service may be called, beside localhost and IP addresses.",
+    "server.trusted_proxies": "The proxies whose X-Forwarded-For header says where a request came from.",
+    "server.cors_origins": "The sites whose pages may call the service with a key.",
+    "server.widget_origins": "The sites whose pages may show watch links and the widget.",
+    "server.user_tasks": "The tasks that the key of a user may submit.",
+    "server.user_best_priority": "The best priority that the key of a user may give a job.",
+    "server.default_tier": "The tier of users who submit with a key of their own and were given no tier.",
+    "server.watch_link_days": "A watch link works for this many days.",
+    "history.url": (
+        "The PostgreSQL database that keeps the history of a queue on Redis: postgresql://user:password@host/database."
+    ),
+    "history.keep_days": "Months of the history are deleted when all of their days are older than this many days.",
+    "history.payloads": "Whether the history has the data and the results of jobs.",
+    "history.on_full": (
+        "While outbox_max records wait for the recorder, submits are refused (refuse), or records are dropped (drop)."
+    ),
+    "history.outbox_max": "So many records may wait in Redis for the recorder.",
     "notify.webhook_url": "The address to which reminders are sent by HTTP POST.",
     "notify.webhook_secret": "The secret that signs webhook calls (HMAC-SHA256).",
     "notify.email_to": "The e-mail addresses that receive reminders about jobs without a contact.",

@@ -14,6 +14,7 @@ TEN_YEARS_SECS = 10 * 365 * 86_400
 Text = Annotated[str, Meta(min_length=1, description="text that is not empty")]
 Count = Annotated[int, Meta(ge=0, le=10**9, description="a whole number from 0 to 1000000000")]
 AtLeastOne = Annotated[int, Meta(ge=1, le=10**9, description="a whole number from 1 to 1000000000")]
+Processes = Annotated[Annotated[int, Meta(ge=1, le=1_000)] | None, Meta(description="a whole number from 1 to 1000")]
 Boost = Annotated[int, Meta(ge=0, le=63, description="a whole number of places from 0 to 63")]
 Seconds = Annotated[float, Meta(gt=0, le=TEN_YEARS_SECS, description="seconds above 0, at most ten years")]
 SecondsOrOff = Annotated[float, Meta(ge=0, le=TEN_YEARS_SECS, description="seconds, 0 to ten years")]
@@ -33,10 +34,19 @@ Secret = Annotated[
 ]
 PayloadBytes = Annotated[int, Meta(ge=1, le=1_048_576, description="a whole number of bytes from 1 to 1048576")]
 CapAppliesTo = Annotated[Literal["tiered", "all"], Meta(description='"tiered" or "all"')]
+OnFull = Annotated[Literal["refuse", "drop"], Meta(description='"refuse" or "drop"')]
 OptionalText = Annotated[Text | None, Meta(description="text that is not empty")]
 Addresses = Annotated[tuple[Text, ...], Meta(description="a list of e-mail addresses")]
 Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 Names = Annotated[tuple[Name, ...], Meta(description="a list of names")]
+Port = Annotated[int, Meta(ge=0, le=65_535, description="a whole number from 0 (any free port) to 65535")]
+HttpAddress = Annotated[
+    str,
+    Meta(pattern=r"^https?://[^/?#\s]+(/[^?#\s]*)?\Z", description="an address such as https://qo.example.com/queue"),
+]
+Origin = Annotated[str, Meta(pattern=r"^https?://[^/?#\s]+\Z")]
+Origins = Annotated[tuple[Origin, ...], Meta(description='a list of origins such as "https://example.com"')]
+IpAddresses = Annotated[tuple[Text, ...], Meta(description="a list of IP addresses")]
 NAME_EXPECTED = "1 to 200 characters, none of them a control character"
 Namespace = Annotated[Name, Meta(description=NAME_EXPECTED)]
 
@@ -117,6 +127,8 @@ class RetrySettings(_Section, frozen=True, kw_only=True):
 class WorkerSettings(_Section, frozen=True, kw_only=True):
     concurrency: AtLeastOne = 100
     grace_secs: SecondsOrOff = 30
+    processes: Processes = None
+    jobs_per_process: AtLeastOne = 100
 
 
 class ConfirmationSettings(_Section, frozen=True, kw_only=True):
@@ -147,6 +159,40 @@ class LimiterSettings(_Section, frozen=True, kw_only=True):
 class StreamSettings(_Section, frozen=True, kw_only=True):
     position_every_secs: Seconds = 5
     heartbeat_every_secs: Seconds = 15
+
+
+class ServerSettings(_Section, frozen=True, kw_only=True):
+    """The HTTP service of `qo serve` and `qo up`. Without keys it serves its own machine only."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 8765
+    public_url: HttpAddress | None = None
+    hosts: Names = ()
+    trusted_proxies: IpAddresses = ()
+    cors_origins: Origins = ()
+    widget_origins: Origins = ()
+    user_tasks: Names = ()
+    user_best_priority: Priority = "urgent"
+    default_tier: Name | None = None
+    watch_link_days: Days = 7
+
+
+class HistorySettings(_Section, frozen=True, kw_only=True):
+    """Where the history of a queue on Redis is written: `postgresql://user:password@host:5432/database`."""
+
+    url: Secret = None
+    keep_days: AtLeastOne = 90
+    payloads: bool = False
+    on_full: OnFull = "refuse"
+    outbox_max: AtLeastOne = 1_000_000
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        # Settings are printed and logged; the url has a password.
+        fields = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return [(name, "(hidden)" if name == "url" and value else value) for name, value in fields]
+
+    def __repr__(self) -> str:
+        return f"HistorySettings({', '.join(f'{name}={value!r}' for name, value in self.__rich_repr__())})"
 
 
 class NotifySettings(_Section, frozen=True, kw_only=True):
@@ -188,4 +234,6 @@ class Settings(_Section, frozen=True, kw_only=True):
     estimate: EstimateSettings = EstimateSettings()
     limiter: LimiterSettings = LimiterSettings()
     stream: StreamSettings = StreamSettings()
+    server: ServerSettings = ServerSettings()
+    history: HistorySettings = HistorySettings()
     notify: NotifySettings = NotifySettings()
