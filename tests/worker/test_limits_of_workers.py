@@ -68,9 +68,9 @@ async def test_a_worker_with_another_file_changes_limits_and_that_is_logged_and_
     queue = with_limits()
     assert await limits_of(queue) == {"gpu": (99, "CONFIGURATION"), "api": (7, "CONFIGURATION")}
     assert await audit_of(queue) == [
-        ("first", "gpu", {"limit": 2, "source": 2, "from": None}),
-        ("first", "api", {"limit": 7, "source": 2, "from": None}),
-        ("second", "gpu", {"limit": 99, "source": 2, "from": 2}),
+        ("first", "gpu", {"limit": 2, "source": 2, "from": None, "from_source": None}),
+        ("first", "api", {"limit": 7, "source": 2, "from": None, "from_source": None}),
+        ("second", "gpu", {"limit": 99, "source": 2, "from": 2, "from_source": 2}),
     ]
     logged = [(each.levelname, each.getMessage()) for each in caplog.records if "configuration" in each.getMessage()]
     assert logged == [

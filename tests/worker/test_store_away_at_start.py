@@ -35,10 +35,13 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(away, "TRY_AGAIN_SECONDS", 0.01)
 
 
+IMPATIENT_SECONDS = 0.5
+
+
 @asynccontextmanager
 async def impatient_queue(server: Server) -> AsyncIterator[Queue]:
     """One whose calls fail soon, so that a worker meets many failures in a short time."""
-    store = await RedisStore.open(server.url, patience_seconds=0.2)
+    store = await RedisStore.open(server.url, patience_seconds=IMPATIENT_SECONDS)
     async with Queue(store, load_settings({}, environ={})) as queue:
         yield queue
 
@@ -284,11 +287,13 @@ async def test_a_worker_that_stops_while_its_store_is_away_does_not_wait_long_fo
         async with impatient_queue(server) as queue:
             worker, _ = working(queue)
             run = asyncio.create_task(worker.run())
+            assert isinstance(queue.store, RedisStore)
+            queue.store.client.patience_seconds = 60  # while the store is there, however busy the machine is
             job = await queue.submit("works")
             await soon(queue.wait(job.id))
+            queue.store.client.patience_seconds = IMPATIENT_SECONDS
             server.kill()
             await until(lambda: "the store cannot be reached" in caplog.text)
-            assert isinstance(queue.store, RedisStore)
             queue.store.client.patience_seconds = 60  # for what is asked from now on
             began = time.monotonic()
             worker.stop()

@@ -118,6 +118,7 @@ class Witness:
         self.writes: list[Report] = []
         self.refused: list[Report] = []
         self._inside: dict[int, tuple[Report, asyncio.BaseTransport]] = {}
+        self._connections: set[asyncio.Transport] = set()
         self._meetings: list[tuple[Report, ...]] = []
         """The handlers that were inside, each time that one entered."""
 
@@ -132,6 +133,7 @@ class Witness:
         finally:
             server.close()
             await server.wait_closed()
+            await witness._hang_up()
 
     def inside(self, process: str | None = None) -> list[Report]:
         return [report for report, _ in self._inside.values() if process in (None, report.process)]
@@ -161,7 +163,17 @@ class Witness:
             self.writes.append(report)
         return True
 
-    def see_off(self, connection: asyncio.BaseTransport) -> None:
+    def greet(self, connection: asyncio.Transport) -> None:
+        self._connections.add(connection)
+
+    async def _hang_up(self) -> None:
+        """End the connections of processes that were killed a moment ago: their ends may not have been seen yet."""
+        for connection in self._connections:
+            connection.abort()
+        await asyncio.sleep(0)  # in which the loop closes what was aborted
+
+    def see_off(self, connection: asyncio.Transport) -> None:
+        self._connections.discard(connection)
         self._inside = {token: each for token, each in self._inside.items() if each[1] is not connection}
 
 
@@ -173,6 +185,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        self._witness.greet(transport)
 
     def data_received(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")

@@ -38,13 +38,20 @@ class IterationsUsedUp(Exception):
 
 
 class Context:
-    """One run of a handler. `report` and `extend` raise `LeaseLost` when the worker has lost the lease of the job."""
+    """One run of a handler. What reports something raises `LeaseLost` when the worker has lost the lease of the job."""
 
-    def __init__(self, lease: Lease, stages: tuple[str, ...], *, report: Report, extend: Extend) -> None:
+    def __init__(
+        self, lease: Lease, stages: tuple[str, ...], *, report: Report, extend: Extend, state: Any = None
+    ) -> None:
         self._lease = lease
+        self.state: Any = state
+        """What the function under `@worker.lifespan` yields; None without one."""
         self.token: str = lease.token
+        """Greater than any earlier holder's token: pass it to what you write to, so that it can reject late writes."""
         self.slots: Mapping[str, int] = lease.slots
+        """The number of the held slot, by limited group."""
         self.checkpoint: Any = None if lease.checkpoint is None else msgspec.json.decode(lease.checkpoint)
+        """What an earlier run of this job saved, or None."""
         self.cancelled: bool = False
         """The job is to stop. A plain function looks at this from time to time."""
         self.lost: bool = False
@@ -139,7 +146,7 @@ class Context:
 
 
 class ThreadContext:
-    """The context of a plain function in a thread: the same names, blocking."""
+    """The context of a plain function, in a thread or in a process of its own: the same names, blocking."""
 
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
@@ -166,6 +173,10 @@ class ThreadContext:
         return self._context.checkpoint
 
     @property
+    def state(self) -> Any:
+        return self._context.state
+
+    @property
     def cancelled(self) -> bool:
         return self._context.cancelled
 
@@ -174,18 +185,23 @@ class ThreadContext:
         return self._context.lost
 
     def stage(self, name: str, message: str | None = None) -> None:
+        """Enter the next stage, or after the last one the first, which begins another iteration."""
         self._wait(self._context.stage(name, message))
 
     def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
+        """Report how far the work has come."""
         self._wait(self._context.progress(done, total, text))
 
     def save(self, checkpoint: Any) -> None:
+        """Keep a JSON value for the next run of this job, whether by a retry, a confirmation or after a crash."""
         self._wait(self._context.save(checkpoint))
 
     def extend_lease(self, seconds: float | timedelta) -> datetime:
+        """Move the end of the lease further out, and return the new end. Heartbeats never shorten it."""
         return self._wait(self._context.extend_lease(seconds))
 
     def iterations(self) -> Iterator[int]:
+        """Number the iterations, over all runs of the job, until the handler leaves the loop."""
         numbers = self._context.iterations()
         while True:
             yield self._wait(_next(numbers))

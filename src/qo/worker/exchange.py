@@ -98,23 +98,28 @@ class Exchange:
     def _begin(self) -> asyncio.Future[bool]:
         places = self._places
         outcomes, places.outcomes = self._finishing.cut(places.outcomes)
-        jobs = min(places.unclaimed, self._portion) if places.tasks else 0
+        tasks, jobs = places.claimable(min(places.unclaimed, self._portion) if places.tasks else 0)
         suspects = places.unclaimed_suspects if jobs else 0
+        processes = jobs if places.needs_processes(tasks) else 0
         places.claiming += jobs
         places.claiming_suspects += suspects
-        return asyncio.ensure_future(self._give_and_take(outcomes, jobs, suspects))
+        places.claiming_processes += processes
+        return asyncio.ensure_future(self._give_and_take(outcomes, tasks, jobs, suspects, processes))
 
-    async def _give_and_take(self, outcomes: list[Outcome], jobs: int, suspects: int) -> bool:
+    async def _give_and_take(
+        self, outcomes: list[Outcome], tasks: list[str], jobs: int, suspects: int, processes: int
+    ) -> bool:
         """Send outcomes, report what runs, claim as many jobs. The calls go together: on SQLite they share a commit."""
         places = self._places
         asks = bool(outcomes or jobs or self._has_news())
         finished, _, claimed = answers = await asyncio.gather(
-            self._finish(outcomes), self._report_what_runs(), self._claim(jobs, suspects), return_exceptions=True
+            self._finish(outcomes), self._report_what_runs(), self._claim(tasks, jobs, suspects), return_exceptions=True
         )
         if isinstance(finished, StoreUnavailable):
             places.outcomes = outcomes + places.outcomes  # finishing twice with one token is answered as done
         places.claiming -= jobs
         places.claiming_suspects -= suspects
+        places.claiming_processes -= processes
         self._got_all = isinstance(claimed, Claimed) and len(claimed.leases) == jobs
         if isinstance(claimed, Claimed):
             places.take(claimed.leases)
@@ -167,14 +172,14 @@ class Exchange:
             if held.lost or held.cancel_wanted:
                 begun[held.token].interrupt(Interruption.LOST if held.lost else Interruption.CANCELLED)
 
-    async def _claim(self, jobs: int, suspects: int) -> Claimed | None:
+    async def _claim(self, tasks: list[str], jobs: int, suspects: int) -> Claimed | None:
         if not jobs or not self._places.free:  # the worker may have been stopped since this was begun
             return None
         claim_id = self._next_claim_id()
         try:
             claimed = await self._store.claim(
                 worker=self._places.worker,
-                tasks=list(self._places.tasks),
+                tasks=tasks,
                 capacity=jobs,
                 lease_ms=self._places.lease_ms,
                 claim_id=claim_id,
@@ -198,7 +203,7 @@ class Exchange:
         if places.changed.is_set() or self.is_wanted():
             return
         work: asyncio.Future[None] | None = None
-        if places.free and places.tasks:
+        if places.free and self._awaited_tasks():
             work = asyncio.ensure_future(self._wait_for_work())
         try:
             await places.changed.wait()
@@ -210,14 +215,18 @@ class Exchange:
         if work is not None and not work.cancelled():
             work.result()  # raises what went wrong
 
+    def _awaited_tasks(self) -> list[str]:
+        tasks, jobs = self._places.claimable(1)
+        return tasks if jobs else []
+
     async def _wait_for_work(self) -> None:
         """Jobs that the store hands over meanwhile start at once."""
         places = self._places
         try:
-            while places.free and not places.changed.is_set():
+            while places.free and (tasks := self._awaited_tasks()) and not places.changed.is_set():
                 found = await self._store.wait_for_work(
                     worker=places.worker,
-                    tasks=list(places.tasks),
+                    tasks=tasks,
                     timeout_seconds=WAIT_SECONDS,
                     offer=self._make_offer(),
                     suspects=places.unclaimed_suspects,

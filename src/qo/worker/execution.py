@@ -16,15 +16,19 @@ from qo.job import JobError, State
 from qo.policy.confirming import question
 from qo.policy.estimates.base import duration_of_task, duration_of_tier
 from qo.policy.estimates.replay import STEADY_WEIGHT, steady
-from qo.policy.json_value import encode_json
 from qo.policy.retry import retry_delay_ms
 from qo.policy.stages import check_may_return
 from qo.settings import Settings
 from qo.spans import whole_ms
 from qo.store.check_values import check_advance, check_outcome
+from qo.tracing import handling, is_traced
 from qo.values import Advance, Average, Held, Lease, Outcome, Renewal, Renewed
 from qo.worker.context import ConfirmationNeeded, Context, IterationsUsedUp, ThreadContext, current_context
 from qo.worker.failure import report_failure, report_request
+from qo.worker.hooks import Surroundings
+from qo.worker.processes.process import ProcessEnded
+from qo.worker.processes.running import run_in_process
+from qo.worker.result import UnusableResult, encode_result
 from qo.worker.task import PayloadMismatch, Task
 
 log = logging.getLogger("qo.worker")
@@ -37,10 +41,6 @@ class Interruption(Enum):
     TIMED_OUT = "timed out"
     LOST = "lost"
     STOPPED = "stopped"
-
-
-class UnusableResult(Exception):
-    """The result of a handler cannot be kept as JSON."""
 
 
 class Execution:
@@ -59,6 +59,7 @@ class Execution:
         advance: Callable[[Advance], Awaitable[Held]],
         renew: Callable[[Sequence[Renewal]], Awaitable[Renewed]],
         ended: Callable[[Execution, Outcome | None], None],
+        surroundings: Surroundings,
     ) -> None:
         self.lease = lease
         self.task = task
@@ -67,7 +68,8 @@ class Execution:
         self.reported = False
         """The store knows that the job runs."""
         self._reports_under_way = 0
-        self.context = Context(lease, task.stages, report=self._report, extend=self._extend)
+        self._surroundings = surroundings
+        self.context = Context(lease, task.stages, report=self._report, extend=self._extend, state=surroundings.state)
         self._settings = settings
         self._draw = draw
         self._send_advance = advance
@@ -92,7 +94,7 @@ class Execution:
         reason = self._interruption or reason
         self._interruption = reason
         self.flag(reason)
-        if self.task.is_async:
+        if self.task.is_async or self.task.process:
             self._running.cancel()
         grace = self._settings.worker.grace_secs
         self._set_timer(grace if patience_seconds is None else patience_seconds, self.give_up)
@@ -120,19 +122,52 @@ class Execution:
         self._end(outcome)
 
     async def _outcome(self) -> Outcome:
-        data = self.task.decode(self.lease.payload)
+        # A process decodes the payload itself.
+        data = None if self.task.process else self.task.decode(self.lease.payload)
         seconds = self.lease.timeout_seconds or self.task.timeout_seconds
         if seconds is not None:
             self._set_timer(seconds, self.interrupt, Interruption.TIMED_OUT)
         self.begun = True
-        result = await self._call(data)
+        current_context.set(self.context)  # this task runs nothing else
+        job = self.lease.job if is_traced() else None
+        if job is not None:
+            with handling(task=job.task, job_id=job.id, attempt=job.attempts, trace=job.trace):
+                result = await self._call_within(data)
+        else:
+            result = await self._call_within(data)
         if self._interruption not in (None, Interruption.STOPPED):
             raise asyncio.CancelledError  # it returned because it was interrupted, so this is no result
         check_may_return(self.task.stages, self.context.present_stage)
-        return self._outcome_of(State.SUCCEEDED, result=_encoded(result, self._settings), averages=self._averages())
+        return self._outcome_of(State.SUCCEEDED, result=self._encoded(result), averages=self._averages())
+
+    async def _call_within(self, data: Any) -> Any:
+        """Call the handler inside of the program's own block. That cannot turn an error into a success: an error that
+        it swallows, as reports of errors often do, is raised again."""
+        around = self._surroundings.around
+        if around is None:
+            return await self._call(data)
+        error: BaseException | None = None
+        async with around(self.context):
+            try:
+                result = await self._call(data)
+            except BaseException as raised:
+                error = raised
+                raise
+        if error is not None:
+            raise error
+        return result
 
     async def _call(self, data: Any) -> Any:
-        current_context.set(self.context)  # this task runs nothing else
+        if self.task.process:
+            assert self._surroundings.pool is not None
+            return await run_in_process(
+                self._surroundings.pool,
+                self.task,
+                self.lease,
+                self.context,
+                report=self._report,
+                extend=self._extend,
+            )
         if self.task.is_async:
             return await self.task.handler(*self.task.arguments(data, self.context))
         return await self._call_in_thread(data)
@@ -199,6 +234,8 @@ class Execution:
             case PayloadMismatch() | UnusableResult() | InvalidTransition():
                 shown = report_failure(error, self.lease.job, self.lease.payload, message=str(error))
                 return self._outcome_of(State.FAILED, error=shown)
+            case ProcessEnded():
+                return self._try_again(report_failure(error, self.lease.job, self.lease.payload, message=str(error)))
             case _:
                 return self._try_again(report_failure(error, self.lease.job, self.lease.payload))
 
@@ -230,6 +267,9 @@ class Execution:
 
     def _outcome_of(self, state: State, **fields: Any) -> Outcome:
         return Outcome(job_id=self.lease.job_id, token=self.lease.token, state=state, **fields)
+
+    def _encoded(self, result: Any) -> bytes | None:
+        return encode_result(result, most_bytes=self._settings.queue.max_payload_bytes)
 
     def _averages(self) -> tuple[Average, ...]:
         estimate, tier = self._settings.estimate, self.lease.tier
@@ -283,17 +323,3 @@ def storable(outcome: Outcome) -> Outcome:
         refused = JobError(message=f"The outcome of the run cannot be stored: {error}")
         return Outcome(job_id=outcome.job_id, token=outcome.token, state=State.FAILED, error=refused)
     return outcome
-
-
-def _encoded(result: Any, settings: Settings) -> bytes | None:
-    if result is None:
-        return None
-    try:
-        encoded = encode_json("result", result)
-    except InvalidValue as error:
-        raise UnusableResult(f"The result cannot be kept: {error}") from error
-    if len(encoded) > settings.queue.max_payload_bytes:
-        raise UnusableResult(
-            f"The result is {len(encoded)} bytes of JSON; at most {settings.queue.max_payload_bytes} are allowed."
-        )
-    return encoded

@@ -16,7 +16,9 @@ from qo.spans import whole_ms
 from qo.values import Advance, Finished, Held, Lease, Outcome, Renewal, Suspicion
 from qo.worker.execution import Execution
 from qo.worker.heartbeat import Heartbeat
+from qo.worker.hooks import Surroundings
 from qo.worker.log import log_end, log_start
+from qo.worker.numbers import LOST
 from qo.worker.shared_slots import SharedSlots
 from qo.worker.task import Task
 
@@ -32,14 +34,15 @@ class Places:
     heartbeat: Heartbeat
     """The thread that renews the leases. It is there before the first job starts."""
 
-    def __init__(self, queue: Queue, tasks: Mapping[str, Task]) -> None:
-        """`tasks` may still grow."""
+    def __init__(self, queue: Queue, tasks: Mapping[str, Task], *, ends: dict[str, int]) -> None:
+        """`tasks` may still grow. `ends` counts runs that have ended, by the job's state or `lost`."""
         self._settings = queue.settings
         self._store = queue.store
         self._draw = queue.system.draw
         self.new_id = queue.system.new_id
         self._loop: asyncio.AbstractEventLoop | None = None
         self.tasks = tasks
+        self._ends = ends
         self.lease_ms = whole_ms(queue.settings.concurrency.default_lease_duration_secs)
         self.worker = ""
         """The name under which the worker claims, and empty until it runs."""
@@ -53,6 +56,8 @@ class Places:
         """Set when the worker has a reason to look again: a job ended, a claim is to be repeated, it is to stop."""
         self.shared: SharedSlots | None = None
         """The groups whose slots are kept in a bucket, if any."""
+        self.surroundings = Surroundings()
+        """What the handlers share."""
         self.running: dict[str, Execution] = {}
         """Executions by token."""
         self.admitting: dict[str, asyncio.Task[None]] = {}
@@ -61,6 +66,10 @@ class Places:
         """How many jobs the claims under way may bring."""
         self.claiming_suspects = 0
         """How many of those may be suspects."""
+        self.claiming_processes = 0
+        """How many of those may need a process."""
+        self._in_processes: set[str] = set()
+        """The tokens of jobs that run in a process or are about to."""
         self._suspects: dict[str, Suspicion] = {}
         """By token, the suspects among the jobs that run or are about to."""
         self._allowance = Allowance()
@@ -130,6 +139,25 @@ class Places:
         """How many more suspects may be claimed, likewise."""
         return max(0, self._allowance.suspects - len(self._suspects) - self.claiming_suspects)
 
+    def claimable(self, jobs: int) -> tuple[list[str], int]:
+        """The tasks that a claim of at most so many jobs may ask for, and for how many of them.
+
+        A job that needs a process is claimed only when one is free for it: otherwise it would wait here, while another
+        worker might have one. So a claim asks for no more jobs than there are free processes, and while there is none,
+        for the other tasks only.
+        """
+        pool = self.surroundings.pool
+        if pool is None:
+            return list(self.tasks), jobs
+        free = pool.size - len(self._in_processes) - self.claiming_processes
+        if free > 0:
+            return list(self.tasks), min(jobs, free)
+        others = [name for name, task in self.tasks.items() if not task.process]
+        return others, jobs if others else 0
+
+    def needs_processes(self, tasks: Iterable[str]) -> bool:
+        return self.surroundings.pool is not None and any(self.tasks[name].process for name in tasks)
+
     # --- a job starts -----------------------------------------------------------------------------------------
 
     def take(self, leases: Iterable[Lease]) -> None:
@@ -137,6 +165,8 @@ class Places:
         for lease in leases:
             if lease.suspicion:
                 self._suspects[lease.token] = lease.suspicion
+            if self.tasks[lease.task].process:
+                self._in_processes.add(lease.token)
             if self.shared is not None and self.shared.wanted(lease.job):
                 self.admitting[lease.token] = asyncio.create_task(self._admit(lease, self.shared))
             else:
@@ -157,6 +187,7 @@ class Places:
             self._start(lease)
             return
         self._suspects.pop(lease.token, None)
+        self._in_processes.discard(lease.token)
         await shared.give_back(lease.token)
         self.hand_back(lease, closed={} if full is None else {full: whole_ms(shared.pause_seconds(full))})
 
@@ -180,6 +211,7 @@ class Places:
             advance=self._report,
             renew=self._store.renew,
             ended=self._end,
+            surroundings=self.surroundings,
         )
         self.running[lease.token] = execution
         self.unreported.append(execution)
@@ -197,6 +229,7 @@ class Places:
     def _end(self, execution: Execution, outcome: Outcome | None) -> None:
         token = execution.lease.token
         del self.running[token]
+        self._in_processes.discard(token)
         if self._suspects.pop(token, None) is not None and outcome is not None:
             self._allowance.note_end()
         if self.shared is not None:
@@ -204,6 +237,7 @@ class Places:
         if outcome is None:
             self.heartbeat.let_go(token)
             log.warning("%s", LeaseLost(execution.lease.job_id, token))
+            self._ends[LOST] += 1
             self.changed.set()
         else:
             self._ended[token] = execution
@@ -228,6 +262,7 @@ class Places:
         self.heartbeat.let_go(outcome.token)
         execution = self._ended.pop(outcome.token, None)
         if execution is not None:
+            self._ends[LOST if finished.lost else str(finished.state)] += 1
             log_end(execution.task.name, outcome, finished)
 
 

@@ -12,8 +12,9 @@ import msgspec
 from qo.errors import InvalidValue
 from qo.job import READY, State
 from qo.policy.admission import timeout_milliseconds
-from qo.policy.checks import check_name, check_number, check_own_groups, check_task, listed, shown
+from qo.policy.checks import check_flag, check_name, check_number, check_own_groups, check_task, listed, shown
 from qo.worker.context import Context, ThreadContext
+from qo.worker.processes.reference import check_runs_in_a_process
 
 Handler = Callable[..., Any]
 STATUSES = frozenset({*State, READY})
@@ -36,6 +37,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     stages: tuple[str, ...]
     timeout_seconds: float | None
     max_attempts: int | None
+    process: bool
+    """The handler runs in a process of its own."""
 
     def arguments(self, data: Any, context: Any) -> tuple[Any, ...]:
         return (data, context)[: self.takes]
@@ -50,22 +53,28 @@ def define_task(
     stages: Sequence[str],
     timeout: float | timedelta | None,
     max_attempts: int | None,
+    process: bool,
 ) -> Task:
     """Make a task from a function and its signature. Raises `InvalidValue` where it cannot be a handler."""
     if not callable(handler):
-        raise InvalidValue(f"handler is {shown(handler)}; use @worker.task above a function.")
+        raise InvalidValue(f"handler is {shown(handler)}; use @worker.task or @qo.task above a function.")
     chosen = str(getattr(handler, "__name__", type(handler).__name__)) if name is None else name
     check_task(chosen)
     if max_concurrent is not None:
         check_number("max_concurrent", max_concurrent, 0)
     if max_attempts is not None:
         check_number("max_attempts", max_attempts, 1)
+    check_flag("process", process)
+    is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - an object with async __call__
+    )
+    if process:
+        check_runs_in_a_process(handler, name=chosen, is_async=is_async)
     parameters = _positional(handler, chosen)
     return Task(
         name=chosen,
         handler=handler,
-        is_async=inspect.iscoroutinefunction(handler)
-        or inspect.iscoroutinefunction(getattr(handler, "__call__", None)),  # noqa: B004 - an object with async __call__
+        is_async=is_async,
         takes=len(parameters),
         decode=_decoder(handler, parameters[0] if parameters else None, chosen),
         max_concurrent=max_concurrent,
@@ -73,7 +82,29 @@ def define_task(
         stages=_checked_stages(tuple(listed("stages", stages)), chosen),
         timeout_seconds=None if timeout is None else timeout_milliseconds(timeout) / 1000,
         max_attempts=max_attempts,
+        process=process,
     )
+
+
+def result_reader(handler: Handler, name: str) -> Callable[[Any], Any]:
+    """Return a function that turns the JSON values of a result into the type that the handler declares. It raises
+    `InvalidValue` for a result of another type."""
+    annotation = inspect.signature(handler).return_annotation
+    wanted = _resolved(handler, annotation, "result", name)
+    if wanted is Any:
+        return lambda result: result
+    decode = _json_decoder(wanted, "result", name)
+
+    def read(result: Any) -> Any:
+        try:
+            return decode(msgspec.json.encode(result))
+        except (msgspec.ValidationError, ValueError) as error:
+            raise InvalidValue(
+                f"The stored result does not fit what task {name} returns: {_which_field(error)}. "
+                "Perhaps a worker with other code has run the job."
+            ) from error
+
+    return read
 
 
 def _positional(handler: Handler, name: str) -> list[inspect.Parameter]:
@@ -114,36 +145,40 @@ def _checked_stages(stages: tuple[str, ...], name: str) -> tuple[str, ...]:
 
 
 def _decoder(handler: Handler, parameter: inspect.Parameter | None, name: str) -> Callable[[bytes], Any]:
-    wanted: Any = Any if parameter is None else _annotation(handler, parameter, name)
+    wanted: Any = Any if parameter is None else _resolved(handler, parameter.annotation, "data", name)
     if wanted is Context or wanted is ThreadContext:
         raise InvalidValue(
             f"The handler of task {name!r} has its context in the place of its data; a handler takes (data, ctx), "
             "(data) or nothing."
         )
+    return _decoded_by(_json_decoder(wanted, "data", name), name)
+
+
+def _json_decoder(wanted: Any, what: str, name: str) -> Callable[[bytes], Any]:
     if hasattr(wanted, "model_validate_json"):
-        return _decoded_by(wanted.model_validate_json, name)
+        decode: Callable[[bytes], Any] = wanted.model_validate_json
+        return decode
     try:
-        decoder = msgspec.json.Decoder(wanted)
+        return msgspec.json.Decoder(wanted).decode
     except TypeError as error:
         raise InvalidValue(
-            f"The handler of task {name!r} declares its data as {wanted!r}, which JSON cannot be turned into "
+            f"The handler of task {name!r} declares its {what} as {wanted!r}, which JSON cannot be turned into "
             f"({error}); use a msgspec Struct, a dataclass, a pydantic model, or built-in types."
         ) from error
-    return _decoded_by(decoder.decode, name)
 
 
-def _annotation(handler: Handler, parameter: inspect.Parameter, name: str) -> Any:
-    if parameter.annotation is parameter.empty:
+def _resolved(handler: Handler, annotation: Any, what: str, name: str) -> Any:
+    if annotation is inspect.Parameter.empty:
         return Any
-    if not isinstance(parameter.annotation, str):
-        return parameter.annotation
+    if not isinstance(annotation, str):
+        return annotation
     function = inspect.unwrap(handler)
     try:
         # With `from __future__ import annotations` an annotation is a text.
-        return eval(parameter.annotation, getattr(function, "__globals__", {}), _closure(function))
+        return eval(annotation, getattr(function, "__globals__", {}), _closure(function))
     except NameError as error:
         raise InvalidValue(
-            f"The handler of task {name!r} declares its data as {parameter.annotation!r}, which cannot be found "
+            f"The handler of task {name!r} declares its {what} as {annotation!r}, which cannot be found "
             f"({error}); define that type at the top of its module."
         ) from error
 

@@ -1,0 +1,1 @@
+"""Processes of a worker, for the handlers of tasks with `process=True`."""
