@@ -1,0 +1,83 @@
+// What can be done with one job: only what its state allows, said in place before it is done.
+import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { path, send } from "../api.js";
+import { Menu } from "../components/menu.js";
+import { Priority } from "../components/parts.js";
+import { attempt, toast, toastDone } from "../components/toast.js";
+import { PRIORITIES, priority } from "../format.js";
+import { link } from "../route.js";
+import { canChange, session } from "../state/session.js";
+import { ENDED } from "./reading.js";
+
+const BEFORE_IT_RUNS = new Set(["scheduled", "waiting", "queued"]);
+const ON_CANCEL = {
+  queued: "It leaves the line and does not run.",
+  scheduled: "It will not run.",
+  waiting: "It will not run.",
+  confirming: "It ends here and does not go on.",
+};
+
+/** Whether this visitor may cancel, confirm and retry: admins all jobs, users their own. */
+export function mayAct() {
+  return canChange.value || session.value?.role === "user";
+}
+
+/** A button that says what will happen, then asks once. */
+export function Ask({ label, text, yes, no = "Keep it", kind = "", act }) {
+  const [asks, setAsks] = useState(false);
+  const button = useRef(null);
+  const wasAsked = useRef(false);
+  useEffect(() => {
+    if (asks || wasAsked.current) button.current?.focus();
+    wasAsked.current = asks;
+  }, [asks]);
+  if (!asks) return html`<button type="button" ref=${button} class=${kind} onClick=${() => setAsks(true)}>${label}</button>`;
+  return html`<span class="asks" role="group" aria-label=${label} onKeyDown=${(event) => event.key === "Escape" && setAsks(false)}>
+    <span>${text}</span>
+    <button type="button" class="danger" onClick=${() => (setAsks(false), act())}>${yes}</button>
+    <button type="button" ref=${button} onClick=${() => setAsks(false)}>${no}</button>
+  </span>`;
+}
+
+export function CancelButton({ job, read }) {
+  return html`<${Ask} label="Cancel Job" yes="Cancel job" text=${ON_CANCEL[job.state] ?? "It stops where it is, and its slots are free."}
+    act=${() => change(job, "cancel", (after) => (ENDED.has(after.state) ? "The job is cancelled." : "The job is being stopped."), read)} />`;
+}
+
+export async function change(job, action, words, read) {
+  const after = await attempt(() => send("POST", path("jobs", job.id, action)));
+  if (after) toast(words(after));
+  await read();
+}
+
+async function setPriority(job, value, read) {
+  const after = await attempt(() => send("PATCH", path("queue", job.id, "priority"), { priority: value }));
+  if (after) {
+    const place = after.position ? `, now at place ${after.position}` : "";
+    toastDone(`The priority is ${priority(value).name}${place}.`, after.audit_id, read);
+  }
+  await read();
+}
+
+/** The priority, as a menu where it can be changed. */
+export function PriorityMenu({ job, read }) {
+  if (!canChange.value || !BEFORE_IT_RUNS.has(job.state)) return html`<${Priority} value=${job.priority} />`;
+  return html`<${Menu} class="bare" label=${html`<${Priority} value=${job.priority} />`} name=${`Priority ${priority(job.priority).name}, change it`}
+    items=${PRIORITIES.map(({ value, name, shape }) => ({
+      label: `${shape} ${name}`,
+      hint: value === job.priority ? "now" : String(value),
+      disabled: value === job.priority,
+      act: () => setPriority(job, value, read),
+    }))} />`;
+}
+
+export function Actions({ job, read }) {
+  if (!mayAct()) return null;
+  return html`<div class="job-actions">
+    ${job.state === "failed" && html`<${Ask} label="Retry" yes="Retry" no="Leave it" text="It draws a new place in line and has all its attempts again."
+      act=${() => change(job, "retry", (after) => (after.position ? `In line again, at place ${after.position}.` : "In line again."), read)} />`}
+    ${canChange.value && html`<a class="button" href=${link("submit", null, { like: job.id })}>Submit one like it</a>`}
+    ${!ENDED.has(job.state) && job.state !== "confirming" && (job.cancel_wanted
+      ? html`<span class="muted">it is being stopped</span>` : html`<${CancelButton} job=${job} read=${read} />`)}
+  </div>`;
+}

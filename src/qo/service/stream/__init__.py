@@ -1,0 +1,1 @@
+"""Streams of events over HTTP (server-sent events)."""
