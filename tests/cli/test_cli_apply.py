@@ -62,9 +62,9 @@ def test_it_adds_changes_and_removes_limits_and_prints_each(
     limits, audit = stored()
     assert limits == {"gpu": (3, "configuration"), "new": (5, "configuration"), "held": (7, "operator")}
     assert audit[:3] == [
-        ("ada", "old", {"limit": None, "source": 2, "from": 1}),
-        ("ada", "new", {"limit": 5, "source": 2, "from": None}),
-        ("ada", "gpu", {"limit": 3, "source": 2, "from": 2}),
+        ("ada", "old", {"limit": None, "source": 2, "from": 1, "from_source": 2}),
+        ("ada", "new", {"limit": 5, "source": 2, "from": None, "from_source": None}),
+        ("ada", "gpu", {"limit": 3, "source": 2, "from": 2, "from_source": 2}),
     ]
     assert len(audit) == 6
 
@@ -177,6 +177,9 @@ READING = [
     ("concurrency", "status", "gpu"),
     ("usage", "ada"),
     ("apply", "--dry-run"),
+    ("workers",),
+    ("audit",),
+    ("retry", "--all-failed", "--dry-run"),
 ]
 ABOUT_WHAT_IS_THERE = [
     ("cancel", "x"),

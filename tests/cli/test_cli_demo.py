@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -48,11 +49,24 @@ def test_a_failure_of_the_demo_is_shown_without_its_secret(start: Callable[..., 
     assert "Traceback" not in demo.output()
 
 
-def test_the_demo_can_be_started_again_on_its_store(start: Callable[..., Process]) -> None:
+def test_the_demo_says_what_to_type_and_goes_on_with_an_earlier_one_in_lines_of_120_columns(
+    start: Callable[..., Process],
+) -> None:
+    outputs = []
     for _ in range(2):
-        demo = start("up", "--demo", "--for", "2")
+        demo = start("up", "--demo", "--for", "3")
         demo.until(": succeeded")
         assert demo.ends() == 0
+        outputs.append(demo.output())
+
+    first, second = outputs
+    assert first.startswith("The demo works on SQLite file ")
+    assert "\n  qo queue list " in first
+    assert "It goes on with an earlier demo" in second
+    assert "earlier demo" not in first
+    log = [line for line in (first + second).splitlines() if re.match(r"\d\d:\d\d:\d\d ", line)]
+    assert len(log) > 10
+    assert [line for line in log if len(line) > 120] == []
 
 
 def test_the_demo_refuses_a_store_with_other_jobs(call: Callable[..., Call], submit: Callable[..., str]) -> None:
@@ -70,7 +84,7 @@ def test_the_same_seed_draws_the_same_builds(seed: int) -> None:
     drawn = [[draw_build(rng) for _ in range(50)] for rng in (random.Random(seed), random.Random(seed))]
 
     assert drawn[0] == drawn[1]
-    assert all(0.3 <= build.seconds <= 3 for build in drawn[0])
+    assert all(0.5 <= build.seconds <= 9 for build in drawn[0])
     assert {build.trouble for build in drawn[0]} >= {None, "flaky"}
 
 

@@ -65,9 +65,11 @@ def test_every_command_has_help_and_takes_the_common_options(path: str, command:
 
 
 def test_the_commands_of_the_specification_exist() -> None:
-    wanted = ["init", "up", "worker", "apply", "submit", "jobs", "job", "why", "cancel", "retry", "confirm", "usage"]
+    wanted = ["init", "up", "serve", "worker", "apply", "submit", "jobs", "job", "why", "cancel", "retry", "confirm"]
+    wanted += ["workers", "doctor", "usage", "tier", "audit", "history", "record", "bench", "completion"]
     wanted += [f"queue {name}" for name in ("list", "move", "pause", "resume", "priority")]
     wanted += [f"concurrency {name}" for name in ("status", "set", "remove", "release", "cleanup")]
+    wanted += [f"keys {name}" for name in ("create", "list", "revoke", "rotate-watch")]
 
     assert {path for path, _ in commands(qo)} == set(wanted)
 

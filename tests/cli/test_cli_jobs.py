@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 import qo
 from qo.values import Registration, TaskOptions
@@ -89,6 +90,15 @@ def test_submit_with_wait_prints_the_result(call: Callable[..., Call], worker: P
     ]
 
 
+def test_in_a_terminal_submit_with_wait_shows_what_happens(worker: Process, tmp_path: Path) -> None:
+    lines = without_colours(in_terminal(["submit", "staged", "--wait"], tmp_path, columns=120)).splitlines()
+
+    assert "is #1 in line" in lines[0]
+    assert any(line.endswith("is at stage code: writing") for line in lines)
+    assert lines[-2].endswith(" is ready.")
+    assert lines[-1] == 'Result: "done"'
+
+
 def test_submit_with_wait_is_exit_code_1_when_the_job_fails(call: Callable[..., Call], worker: Process) -> None:
     people, programs = call("submit", "broken", "--wait"), call("submit", "broken", "--wait", "--json")
 
@@ -134,6 +144,8 @@ def test_jobs_are_listed_in_line_order_and_filtered(call: Callable[..., Call], s
     assert [job["id"] for job in call("jobs", "--json", "--user", "ada").json] == [other]
     assert [job["id"] for job in call("jobs", "--json", "--task", "a", "--limit", "1").json] == [urgent]
     assert [job["id"] for job in call("jobs", "--json", "--parent", "7").json] == [other]
+    assert [job["id"] for job in call("jobs", "--json", "--priority", "urgent", "--id", urgent[:20]).json] == [urgent]
+    assert call("jobs", "--json", "--project", "p", "--tier", "partner").json == []
     assert call("jobs", "--json", "--status", "running").json == []
 
 
@@ -167,9 +179,11 @@ def test_every_command_that_shows_a_job_shows_its_estimate(
     assert (one["estimate"]["basis"], one["estimate"]["confidence"]) == ("first_guess", "low")
     assert re.search(rf"^  starts in +{re.escape(words)}$", call("job", "job-1").out, re.MULTILINE)
     for asked in (["jobs"], ["queue", "list"]):
-        header, _, second, *_ = call(*asked).out.splitlines()
+        done = call(*asked)
+        header, _, second, *_ = done.out.splitlines()
         assert "starts in" in header
-        assert words in second
+        assert " ~14-26 min " in second
+        assert "~ is a first guess" in done.err
     output = call("submit", "build", "--user", "ada", "--tier", "partner").out
     assert output.endswith("is #4 in line, it starts in 28 minutes-52 minutes (first guess).\n")
 
@@ -183,7 +197,7 @@ def test_a_job_that_cannot_start_is_shown_without_a_time(call: Callable[..., Cal
     assert re.search(r"^  starts in +not known yet: no worker runs task build$", call("job", job).out, re.MULTILINE)
     header, row = call("jobs").out.splitlines()
     assert "starts in" in header
-    assert "not known yet" in row
+    assert " not known " in row
 
 
 def test_a_table_in_a_pipe_is_whole_and_plain(call: Callable[..., Call], submit: Callable[..., str]) -> None:
@@ -198,12 +212,28 @@ def test_a_table_in_a_pipe_is_whole_and_plain(call: Callable[..., Call], submit:
     assert "\x1b" not in header + row
 
 
-def test_an_id_stays_whole_in_a_narrow_terminal(submit: Callable[..., str], tmp_path: Path) -> None:
-    job = submit("build", "--user", "a-user-with-a-long-name")
+def test_a_job_takes_one_line_of_a_terminal_and_its_shortened_id_is_accepted(
+    call: Callable[..., Call], submit: Callable[..., str], tmp_path: Path
+) -> None:
+    jobs = [submit("build", "--user", "a-user-with-a-long-name " * 4), submit("Grüße und 王小明 " * 5)]
 
-    shown = in_terminal(["jobs"], tmp_path, columns=50)
+    lines = in_terminal(["jobs"], tmp_path, columns=80).splitlines()
 
-    assert job in shown
+    rows = [line for line in lines if line.lstrip().startswith(("1", "2"))]
+    assert [cell_len(without_colours(row)) <= 80 for row in rows] == [True, True]
+    shortened = [without_colours(row).split()[1] for row in rows]
+    assert [len(each) for each in shortened] == [12, 12]
+    assert call("job", shortened[0], "--json").json["id"] == jobs[0]
+    assert call("cancel", shortened[1]).code == 0
+    ambiguous = call("why", jobs[0][:4])
+    assert ambiguous.code == 2
+    assert all(job in ambiguous.err for job in jobs)
+
+
+def test_a_state_has_its_colour_in_a_terminal(submit: Callable[..., str], tmp_path: Path) -> None:
+    submit("build", "--delay", "1h")
+
+    assert "\x1b[34mscheduled" in in_terminal(["jobs"], tmp_path, columns=80)
 
 
 def test_no_color_is_respected_in_a_terminal(submit: Callable[..., str], tmp_path: Path) -> None:
@@ -231,15 +261,19 @@ def test_no_jobs_are_a_sentence_for_people_and_an_empty_list_for_programs(
 
 
 def test_a_job_is_shown_with_all_its_known_fields(call: Callable[..., Call], submit: Callable[..., str]) -> None:
-    job = submit("build", "--user", "ada", "--priority", "20")
+    job = submit("build", '{"app": "shop"}', "--user", "ada", "--priority", "20")
 
     people, programs = call("job", job), call("job", job, "--json")
 
     assert people.out.startswith(f"build {job} is #1 in line.")
     assert re.search(r"^  priority +20 \(high\)$", people.out, re.MULTILINE)
     assert re.search(r"^  user +ada$", people.out, re.MULTILINE)
-    assert programs.json["id"] == job
-    assert programs.json["position"] == 1
+    assert (programs.json["id"], programs.json["position"]) == (job, 1)
+    assert re.search(r'^  data +\{"app": "shop"\}$', people.out, re.MULTILINE)
+    assert programs.json["data"] == {"app": "shop"}
+    assert programs.json["why"]["no_worker"] is True
+    assert [each["status"] for each in programs.json["history"]["states"]] == ["queued"]
+    assert {"checkpoint", "slots", "usage", "upgrade_url", "groups"} <= programs.json.keys()
 
 
 def test_watching_follows_a_job_to_its_end(
@@ -318,7 +352,7 @@ def test_cancelling_and_retrying_a_job(call: Callable[..., Call], worker: Proces
     assert retried.json["state"] == "queued"
     again = call("retry", waiting)
     assert again.code == 1
-    assert f"{waiting}' is cancelled" in again.err
+    assert f"Job '{waiting}' is cancelled; only a failed job can be retried." in again.err
 
 
 def test_cancelling_a_parent_cancels_all_its_jobs(call: Callable[..., Call], submit: Callable[..., str]) -> None:
@@ -368,6 +402,10 @@ def wait_for_state(call: Callable[..., Call], job: str, state: str) -> str:
         if call("job", job, "--json").json["state"] == state:
             return call("job", job).out
     raise AssertionError(f"{job} did not become {state}")
+
+
+def without_colours(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def in_terminal(arguments: list[str], folder: Path, *, columns: int, **env: str) -> str:

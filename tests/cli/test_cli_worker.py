@@ -26,7 +26,9 @@ db.execute("COMMIT")
 """
 
 WRONG = [
-    ("nonsense", "write module:worker"),
+    ("nonsense", "There is no module 'nonsense'"),
+    ("app", "app has no functions under @qo.task; write app:worker"),
+    ("app:", "write module:worker"),
     (":worker", "write module:worker"),
     ("missing:worker", "There is no module 'missing'"),
     ("app:missing", "app has no 'missing'. It has worker"),
@@ -60,10 +62,28 @@ def test_a_reference_to_something_else_is_an_error_that_shows_what_to_write(
 
 
 def test_up_shows_the_same_error_for_a_wrong_reference(call: Callable[..., Call]) -> None:
-    done = call("up", "nonsense")
+    done = call("up", ":worker")
 
     assert done.code == 2
     assert "write module:worker" in done.err
+
+
+def test_a_module_without_a_worker_runs_the_tasks_in_it(
+    call: Callable[..., Call], start: Callable[..., Process], tmp_path: Path
+) -> None:
+    """Those of all modules of a package, each once, however many modules import it."""
+    (tmp_path / "shop" / "tasks").mkdir(parents=True)
+    (tmp_path / "shop/tasks/__init__.py").write_text("from shop.tasks.mail import send\n")
+    (tmp_path / "shop/tasks/mail.py").write_text("import qo\n@qo.task\nasync def send(data: str) -> str: return data\n")
+    (tmp_path / "shop/tasks/pdf.py").write_text(
+        "import os, qo\n@qo.task('render', process=True)\ndef pdf() -> bool: return os.getpid() == os.getsid(0)\n"
+    )
+    (tmp_path / "shop/tasks/__main__.py").write_text("raise SystemExit('a program was run')\n")
+
+    start("worker", "shop.tasks").until("runs render, send")
+
+    assert call("submit", "send", '"ada"', "--wait", "--json").json["result"] == "ada"
+    assert call("submit", "render", "--wait", "--json").json["result"] is True
 
 
 def test_the_function_that_makes_the_worker_may_be_async(
@@ -131,13 +151,18 @@ def test_a_second_signal_hands_running_jobs_back_at_once(
 
 
 def test_up_runs_an_application_for_the_time_given_with_for(
-    call: Callable[..., Call], start: Callable[..., Process], app: Path, left_behind: Callable[[], tuple[int, int]]
+    call: Callable[..., Call],
+    start: Callable[..., Process],
+    app: Path,
+    submit: Callable[..., str],
+    left_behind: Callable[[], tuple[int, int]],
 ) -> None:
-    process = start("up", "app:worker", "--for", "3", "--concurrency", "7")
-    process.until("runs")
+    job = submit("echo", "7")  # before it starts, because on a busy machine a submit takes longer than the time given
 
-    assert call("submit", "echo", "7", "--wait").code == 0
+    process = start("up", "app:worker", "--for", "3", "--concurrency", "7")
+
     assert process.ends() == 0
+    assert call("job", job, "--json").json["result"] == 7
     assert left_behind() == (0, 0)
 
 

@@ -6,8 +6,9 @@ import click
 
 from qo.cli.limit_plan import LimitPlan, plan_limits
 from qo.cli.options import Target, by_option, store_options
-from qo.cli.output import say, show_json
+from qo.cli.output import show_json
 from qo.cli.running import on_queue
+from qo.cli.terminal import say
 from qo.queue.queue import Queue
 from qo.values import Source
 

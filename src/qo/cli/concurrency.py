@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from qo.cli.job_ids import id_column
 from qo.cli.lazy import Group
 from qo.cli.options import Target, by_option, span, store_options
-from qo.cli.output import say, show_json, show_table
+from qo.cli.output import show_json, show_table
 from qo.cli.queue import group_as_json
 from qo.cli.running import on_bucket, on_queue, reading
+from qo.cli.table import LEAST, Column
+from qo.cli.terminal import say
 from qo.cli.wording import time_text
 from qo.limits.by_hand import ConcurrencyManager
 from qo.policy.words import counted
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Configured = dict[str, int]
 """The limits of the settings, by group."""
+PAUSED, FULL, OPEN = "paused", "full", "open"
+COLOURS_OF_STATES = {PAUSED: "yellow", FULL: "red"}
 
 
 @click.group(cls=Group)
@@ -205,7 +210,7 @@ def _show_names(target: Target, names: list[str]) -> None:
     elif not names:
         say("No group has ever had a limit or a holder in this bucket.")
     else:
-        show_table(("group",), [(name,) for name in names], whole=("group",))
+        show_table([Column("group", names)])
         say("See a group's limit and holders with qo concurrency status GROUP.")
 
 
@@ -218,11 +223,19 @@ def _show_groups(target: Target, groups: list[GroupStatus], *, of: int, configur
         say(
             "No group has a limit, a pause or holders."
             if of == 0
-            else f"All {of} groups are idle; see them with --all."
+            else f"No group is in use; see the {counted(of, 'idle one')} with --all."
         )
     else:
-        rows = [(each.group, _used(each), _source(each), _state(each), each.waiting) for each in groups]
-        show_table(("group", "used", "limit set by", "state", "put aside"), rows, whole=("group", "used"))
+        states = [_state(each) for each in groups]
+        show_table(
+            [
+                Column("group", [each.group for each in groups], least=LEAST),
+                Column("used", [_used(each) for each in groups]),
+                Column("limit set by", [_source(each) or "" for each in groups], leaves=2),
+                Column("state", states, colours=[COLOURS_OF_STATES.get(state) for state in states]),
+                Column("put aside", [f"{each.waiting}" for each in groups], leaves=1, is_number=True),
+            ]
+        )
         if len(groups) < of:
             say(f"{counted(of - len(groups), 'idle group')} more with --all.")
         for each in groups:
@@ -247,8 +260,14 @@ def _show_group(target: Target, group: GroupStatus, configured: Configured | Non
     if group.kept is not None:
         say(_kept(group))
     if group.slots:
-        rows = [(slot.slot_id, slot.holder, slot.worker_id, time_text(slot.expires_at)) for slot in group.slots]
-        show_table(("slot", "holder", "worker", "lease ends"), rows, whole=("holder",))
+        show_table(
+            [
+                Column("slot", [f"{slot.slot_id}" for slot in group.slots], is_number=True),
+                id_column("holder", [slot.holder for slot in group.slots]),
+                Column("worker", [slot.worker_id or "" for slot in group.slots], leaves=2, least=LEAST),
+                Column("lease ends", [time_text(slot.expires_at) or "" for slot in group.slots], leaves=1),
+            ]
+        )
     if configured is not None and (difference := _difference(group, configured)) is not None:
         say(difference)
 
@@ -267,5 +286,5 @@ def _source(group: GroupStatus) -> str | None:
 
 def _state(group: GroupStatus) -> str:
     if group.paused:
-        return "paused"
-    return "full" if group.limit is not None and group.active >= group.limit else "open"
+        return PAUSED
+    return FULL if group.limit is not None and group.active >= group.limit else OPEN

@@ -31,6 +31,7 @@ SETTINGS: dict[str, Any] = {
     "tiers": {"partner": {"jobs_per_day": 1_000_000}, "cto_scale": {"jobs_per_day": 1_000_000}},
     "queue": {"retention_days": 1 / 24},  # an hour: a day of ended jobs would fill the store
 }
+LOG_COLUMNS = 120
 PROJECT_PREFIX = "demo-"
 """The demo recognises its own jobs by this prefix."""
 
@@ -40,6 +41,11 @@ BUILDS_OF_A_NEWCOMER = 6
 """One more than a bootstrapper's daily quota, so that the last one is deferred to the next day."""
 APPS = ("shop", "blog", "chat", "maps", "notes", "radio")
 PRIORITIES = ("urgent", "high", "normal", "normal", "normal", "low", "background")
+
+REINDEX, EXPORT = "reindex", "export"
+HOUSEKEEPING_PRIORITY = 95
+HOUSEKEEPING = f"priority:{HOUSEKEEPING_PRIORITY}"
+PAUSED_SECONDS, RESUMED_SECONDS = 60.0, 10.0
 
 FEW_WAITING, MANY_WAITING = 12, 25
 DECIDE_AFTER = timedelta(seconds=3)
@@ -70,14 +76,18 @@ class DemoWorker(qo.Worker):
         super().stop()
 
 
-async def refuse_other_jobs(queue: qo.Queue) -> None:
-    """Raise `InvalidValue` when the store holds real jobs: made-up jobs must not stand in their line."""
+async def look_for_other_jobs(queue: qo.Queue) -> int:
+    """How many jobs of an earlier demo there are.
+
+    Raises `InvalidValue` when the store holds real jobs: made-up jobs must not stand in their line.
+    """
     for job in await queue.jobs(newest_first=True):
         if not (job.project or "").startswith(PROJECT_PREFIX):
             raise qo.InvalidValue(
                 f"The store holds jobs that are not the demo's, such as {job.task} {job.id}; give the demo a store of "
                 "its own, such as --url sqlite:///demo.db."
             )
+    return sum((await queue.store.counts()).values())
 
 
 async def run_demo(
@@ -86,10 +96,13 @@ async def run_demo(
     """Build and submit until a signal comes or `for_seconds` have passed."""
     worker = DemoWorker(queue, concurrency=concurrency)
     worker.task(TASK, stages=STAGES)(build)
+    worker.task(REINDEX)(reindex)
     submitter, decider = Submitter(queue, random.Random(seed)), Decider(queue, random.Random(seed))
+    operator = Operator(queue)
     worker.people = (
         asyncio.create_task(_repeat(submitter.submit_one)),
         asyncio.create_task(_repeat(decider.decide)),
+        asyncio.create_task(_repeat(operator.look_after)),
         asyncio.create_task(_repeat(lambda: log_summary(queue))),
     )
     if for_seconds is not None:
@@ -133,6 +146,10 @@ async def build(data: Build, ctx: qo.Context) -> dict[str, str]:
     return {"url": f"https://{data.app}.example.com"}
 
 
+async def reindex() -> None:
+    await asyncio.sleep(0.5)
+
+
 def run_into_trouble(data: Build, ctx: qo.Context) -> None:
     match data.trouble:
         case "flaky" if ctx.attempt == 1:
@@ -157,7 +174,7 @@ OPENING = (
 def draw_build(rng: random.Random) -> Build:
     return Build(
         app=rng.choice(APPS),
-        seconds=round(rng.uniform(0.8, 3.0), 1) if rng.random() < 0.8 else 0.3,
+        seconds=round(rng.uniform(3.0, 9.0), 1) if rng.random() < 0.8 else 0.8,  # slow enough to be watched
         iterations=rng.choices((1, 2, 3, 4), (60, 10, 15, 15))[0],
         trouble=rng.choices((None, "flaky", "refused", "tests"), (78, 10, 6, 6))[0],
     )
@@ -263,7 +280,7 @@ class Decider:
             if job.id in self._read or job.error is None or (job.finished_at or self._began_at) < self._began_at:
                 continue
             _remember(self._read, job.id, None)
-            log.info("%s %s tells %s: %s (%s)", job.task, job.id, job.user, job.error.message, job.error.detail)
+            log.info("%s %s tells %s: %s", job.task, job.id, job.user, job.error.detail or job.error.message)
             if self._rng.random() < 0.2:
                 log.info("%s %s is tried again by %s", job.task, job.id, job.user)
                 await self._queue.retry(job.id, by=job.user)
@@ -275,11 +292,37 @@ class Decider:
             await self._queue.cancel(job.id, message="Not wanted tomorrow.", by=job.user)
 
     async def _favour_somebody(self) -> None:
-        line = await self._queue.jobs(status="queued", limit=MANY_WAITING)
+        line = await self._queue.jobs(status="queued", task=TASK, limit=MANY_WAITING)
         if len(line) > 2:
             job = line[-1]
             moved = await self._queue.move(job.id, before=line[self._rng.randrange(len(line) - 1)].id, by="ops")
             log.info("%s %s is moved by ops from #%s to #%s", job.task, job.id, job.position, moved.position)
+
+
+# --- Operators ------------------------------------------------------------------------------------------------
+
+
+class Operator:
+    """Keeps housekeeping paused most of the time, and submits exports, for which nobody has started a worker."""
+
+    def __init__(self, queue: qo.Queue) -> None:
+        self._queue = queue
+        self._is_paused = False
+
+    async def look_after(self) -> float:
+        self._is_paused = not self._is_paused
+        if self._is_paused:
+            await self._queue.pause(HOUSEKEEPING, by="ops")
+            await self._keep_in_line(REINDEX, 2, priority=HOUSEKEEPING_PRIORITY)
+            await self._keep_in_line(EXPORT, 1, priority="low")
+            return PAUSED_SECONDS
+        await self._queue.resume(HOUSEKEEPING, by="ops")
+        return RESUMED_SECONDS
+
+    async def _keep_in_line(self, task: str, wanted: int, *, priority: int | str) -> None:
+        waiting = await self._queue.jobs(status="queued", task=task, limit=wanted)
+        for _ in range(wanted - len(waiting)):
+            await self._queue.submit(task, project=f"{PROJECT_PREFIX}ops", priority=priority, by="ops")
 
 
 def _remember(memory: dict[str, Any], key: str, value: Any, *, most: int = 1000) -> None:

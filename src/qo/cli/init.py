@@ -12,7 +12,8 @@ import click
 import msgspec
 
 from qo.cli.options import Target, store_options
-from qo.cli.output import say, show_json
+from qo.cli.output import show_json
+from qo.cli.terminal import say
 from qo.settings import FILE_NAME, PURPOSES, Settings
 
 FIRST_LIMITS = {"global": 5}
@@ -26,7 +27,11 @@ EXAMPLES: dict[str, str | int] = {
     "concurrency.store": "s3://my-bucket/qo",
     "queue.retention_days": 7,
     "queue.audit_entries": 1_000_000,
+    "worker.processes": 4,
     "queue.upgrade_url": "https://example.com/upgrade",
+    "server.public_url": "https://qo.example.com",
+    "server.default_tier": "bootstrapper",
+    "history.url": "postgresql://qo:password@localhost:5432/qo",
     "notify.webhook_url": "https://example.com/reminders",
     "notify.webhook_secret": "a long random text",
     "notify.email_from": "qo@example.com",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import msgspec
 
+from qo.cli.job_ids import whole_id
 from qo.cli.options import Target, store_options
-from qo.cli.output import say, show_fields, show_json
+from qo.cli.output import show_fields, show_json
 from qo.cli.running import reading
+from qo.cli.terminal import say, say_as_it_is
 from qo.cli.wording import (
     attempts_text,
     job_sentence,
@@ -21,7 +24,8 @@ from qo.cli.wording import (
     where,
 )
 from qo.event import POSITION, Event
-from qo.job import ENDED, Estimate, Job, State
+from qo.job import ENDED, HELD, Estimate, Job, State
+from qo.policy.why import Why
 from qo.queue.queue import Queue
 
 
@@ -30,19 +34,51 @@ from qo.queue.queue import Queue
 @click.option("--watch", is_flag=True, help="Follow it until it has ended; exit code 1 if it failed or was cancelled.")
 @store_options
 def job(target: Target, *, job_id: str, watch: bool) -> int:
-    """Show the job ID, or with --watch its changes (with --json one line for each event)."""
+    """Show the job ID with its payload, or with --watch its changes (with --json one line for each event).
+
+    ID may be the beginning of an id. With --json, everything that is known: the payload, the states and attempts that
+    it went through, the slots it holds, and why it is not running.
+    """
     if watch:
-        ended = reading(target, lambda queue: _watch(queue, job_id, as_json=target.as_json))
+        ended = reading(target, lambda queue: follow(queue, job_id, as_json=target.as_json))
         return 1 if ended.state in (State.FAILED, State.CANCELLED) else 0
-    found = reading(target, lambda queue: queue.get(job_id))
+    read = reading(target, lambda queue: _read(queue, job_id))
     if target.as_json:
-        show_json(found)
+        show_json(read.as_json())
     else:
-        show_job(found)
+        show_job(read.job, data=read.data)
     return 0
 
 
-def show_job(found: Job) -> None:
+class _Read(NamedTuple):
+    """All that is known about a job."""
+
+    job: Job
+    data: Any
+    checkpoint: Any
+    why: Why | None
+    slots: dict[str, int]
+
+    def as_json(self) -> dict[str, Any]:
+        more = {"data": self.data, "checkpoint": self.checkpoint, "slots": self.slots, "why": self.why}
+        return self.job.to_dict() | more
+
+
+async def _read(queue: Queue, given: str) -> _Read:
+    job_id = await whole_id(queue, given)
+    job = await queue.get(job_id)
+    payload, checkpoint = await queue.store_here.payload(job_id)
+    leases = await queue.store_here.leases(worker=job.worker) if job.state in HELD else ()
+    return _Read(
+        job=job,
+        data=msgspec.json.decode(payload),
+        checkpoint=None if checkpoint is None else msgspec.json.decode(checkpoint),
+        why=None if job.state in ENDED else await queue.why(job_id),
+        slots=next((lease.slots for lease in leases if lease.job_id == job_id), {}),
+    )
+
+
+def show_job(found: Job, *, data: Any) -> None:
     say(job_sentence(found))
     error, progress = found.error, found.progress
     show_fields(
@@ -69,11 +105,13 @@ def show_job(found: Job) -> None:
             ("started", time_text(found.started_at)),
             ("asked", time_text(found.confirmation_required_at)),
             ("finished", time_text(found.finished_at)),
+            ("data", json_text(data)),
             ("result", json_text(found.result)),
             ("error", None if error is None else error.message),
             ("detail", None if error is None else error.detail),
             ("debug id", None if error is None else error.debug_id),
-        ]
+        ],
+        as_they_are=("data", "result"),
     )
 
 
@@ -88,9 +126,12 @@ def _progress(done: float, total: float | None, text: str | None) -> str:
     return f"{done:g}{'' if total is None else f' of {total:g}'}{f' {text}' if text else ''}"
 
 
-async def _watch(queue: Queue, job_id: str, *, as_json: bool) -> Job:
+async def follow(queue: Queue, given: str, *, as_json: bool = False, after: int | None = None) -> Job:
+    """Print what happens to a job, until it has ended: what happened after a cursor of the feed, or its present state
+    and what happens from now on."""
+    job_id = await whole_id(queue, given)
     now = await queue.get(job_id)
-    async with aclosing(queue.watch(job_id)) as events:
+    async with aclosing(queue.watch(job_id, after=after)) as events:
         async for event in events:
             if as_json:
                 show_json(event)
@@ -102,7 +143,7 @@ async def _watch(queue: Queue, job_id: str, *, as_json: bool) -> Job:
     if not as_json:
         say(job_sentence(ended))
         if ended.result is not None:
-            say(f"Result: {json_text(ended.result)}")
+            say_as_it_is(f"Result: {json_text(ended.result)}")
         if ended.error is not None and ended.error.detail is not None:
             say(f"{ended.error.detail}\nMore is in the worker's log under {ended.error.debug_id}.")
     return ended

@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import click
 
 from qo.queue.queue import Queue
+from qo.worker.declared import TaskFunction
 from qo.worker.worker import Worker
 
 EXAMPLE = """
@@ -24,14 +27,24 @@ EXAMPLE = """
 
         return worker"""
 
+EXAMPLE_TASK = """
+    @qo.task
+    async def send_email(data, ctx): ..."""
+
 WorkerMaker = Callable[[Queue], Any]
 
 
 def find_maker(reference: str) -> WorkerMaker:
-    """The function that `module:name` names, the module being imported from the working directory first."""
+    """The function that `module:name` names, or of a module alone one that makes a worker of all tasks in it. The
+    module is imported from the working directory first."""
     module_name, colon, name = reference.partition(":")
-    if not (module_name and colon and name):
-        raise _wrong(f"{reference!r} names no worker; write module:worker, such as app:worker for app.py:\n{EXAMPLE}")
+    if module_name and not colon:
+        return _maker_of_tasks(module_name)
+    if not (module_name and name):
+        raise _wrong(
+            f"{reference!r} names no worker; write module:worker, such as app:worker for app.py, or the name of a "
+            f"module with tasks.\n{EXAMPLE}"
+        )
     found = _import(module_name)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -62,6 +75,27 @@ async def make_worker(maker: WorkerMaker, queue: Queue, reference: str) -> Worke
     if not isinstance(made, Worker):
         raise _wrong(f"{reference} returned {made!r}, not a qo.Worker; let it be a function such as\n{EXAMPLE}")
     return made
+
+
+def _maker_of_tasks(module_name: str) -> WorkerMaker:
+    tasks = tasks_in(_import(module_name))
+    if not tasks:
+        raise _wrong(
+            f"{module_name} has no functions under @qo.task; write {module_name}:worker for a function that makes a "
+            f"worker, or define there:\n{EXAMPLE_TASK}"
+        )
+    return lambda queue: Worker(queue, tasks=tasks)
+
+
+def tasks_in(module: ModuleType) -> list[TaskFunction[..., Any, Any, Any]]:
+    """The functions under `@qo.task` in a module, those that it imports among them; of a package, also in its
+    modules."""
+    modules = [module]
+    for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{module.__name__}."):
+        if not found.name.endswith(".__main__"):  # which runs a program
+            modules.append(_import(found.name))
+    tasks = (value for each in modules for value in vars(each).values() if isinstance(value, TaskFunction))
+    return list({id(task): task for task in tasks}.values())
 
 
 def _import(module_name: str) -> Any:

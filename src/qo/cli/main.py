@@ -13,25 +13,36 @@ import click
 from qo import __version__
 from qo.cli.lazy import LazyGroup
 from qo.cli.options import store_options_of_all
-from qo.errors import InvalidValue, QoError, SettingsError, StoreUnavailable
+from qo.errors import QoError
+from qo.meanings import FAILED, meaning_of
 
-FAILED, WRONG_CALL, NO_STORE, INTERRUPTED = 1, 2, 3, 130
+INTERRUPTED = 130
 
 COMMANDS = {
     "init": ("qo.cli.init:init", "Write a commented .qo.toml with every setting at its default."),
     "up": ("qo.cli.up:up", "Work on the embedded store until Ctrl-C; --demo shows it alive."),
+    "serve": ("qo.cli.serve:serve", "Serve the queue over HTTP."),
     "worker": ("qo.cli.worker:worker", "Run the worker that module:worker makes."),
-    "apply": ("qo.cli.apply:apply", "Make the store's configured limits exactly those of the settings."),
+    "apply": ("qo.cli.apply:apply", "Make the store's limits exactly those of the settings."),
     "submit": ("qo.cli.submit:submit", "Submit a job."),
     "jobs": ("qo.cli.jobs:jobs", "List jobs: those in line in their order, then the others."),
     "job": ("qo.cli.job:job", "Show a job, or with --watch follow it until it has ended."),
     "why": ("qo.cli.why:why", "Say why a job is not running."),
     "cancel": ("qo.cli.change:cancel", "Cancel a job, or all unfinished ones of a parent."),
-    "retry": ("qo.cli.change:retry", "Put a failed job in line again."),
+    "retry": ("qo.cli.change:retry", "Put a failed job, or all of them, in line again."),
     "confirm": ("qo.cli.change:confirm", "Let a job that waits for a confirmation go on."),
     "queue": ("qo.cli.queue:queue", "The line: list, move, priority, pause, resume."),
     "concurrency": ("qo.cli.concurrency:concurrency", "Limits and slots: status, set, remove, release."),
+    "history": ("qo.cli.history:history", "List jobs that have ended, or the figures of each day."),
+    "record": ("qo.cli.record:record", "Write the history of a queue on Redis into PostgreSQL."),
+    "workers": ("qo.cli.workers:workers", "Show the workers that run now."),
+    "doctor": ("qo.cli.doctor:doctor", "Say what is wrong with the set-up, and what to do."),
     "usage": ("qo.cli.usage:usage", "Show how much of the daily quota a user has used."),
+    "tier": ("qo.cli.tier:tier", "Give a user a tier."),
+    "audit": ("qo.cli.audit:audit", "Show who changed what, and when."),
+    "keys": ("qo.cli.keys:keys", "API keys of the HTTP service: create, list, revoke."),
+    "bench": ("qo.cli.bench:bench", "Measure how fast this store is here."),
+    "completion": ("qo.cli.completion:completion", "Print a script that completes qo's commands in your shell."),
 }
 
 EPILOG = """\b
@@ -71,14 +82,15 @@ def main() -> NoReturn:
         if as_json:
             _show_error_as_json(error.format_message(), type(error).__name__)
         else:
-            error.show()
+            _show_usage(error)
+            _show_error(error.format_message())
         sys.exit(error.exit_code)
     except QoError as error:
         if as_json:
             _show_error_as_json(str(error), type(error).__name__)
         else:
-            click.echo(f"Error: {error}", err=True)
-        sys.exit(_exit_code(error))
+            _show_error(str(error))
+        sys.exit(meaning_of(error).exit_code)
     except OSError as error:
         if error.errno != errno.EPIPE:
             raise
@@ -87,14 +99,17 @@ def main() -> NoReturn:
         sys.exit(FAILED)
 
 
-def _exit_code(error: QoError) -> int:
-    match error:
-        case StoreUnavailable():
-            return NO_STORE
-        case InvalidValue() | SettingsError():
-            return WRONG_CALL
-        case _:
-            return FAILED
+def _show_usage(error: click.ClickException) -> None:
+    """The lines above the error of a wrong call, as click prints them."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None:
+        click.echo(f"{context.get_usage()}\nTry '{context.command_path} --help' for help.\n", err=True)
+
+
+def _show_error(sentence: str) -> None:
+    from qo.cli.terminal import complain
+
+    complain(sentence)
 
 
 def _show_error_as_json(sentence: str, kind: str) -> None:

@@ -66,6 +66,12 @@ def store_options_of_all(group: Callable[..., Any]) -> Callable[..., Any]:
     return _with_store_options(without_them)
 
 
+def server_settings(host: str | None, port: int | None) -> dict[str, Any]:
+    """--host and --port as settings, as far as they were given."""
+    named = {"host": host, "port": port}
+    return {"server": {name: value for name, value in named.items() if value is not None}}
+
+
 def by_option(command: F) -> F:
     """--by, for the audit trail."""
     return click.option(

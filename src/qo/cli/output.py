@@ -1,4 +1,4 @@
-"""How a command prints: sentences and tables for people, one JSON document for programs."""
+"""How a command prints what it has found: tables and fields for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any
 import click
 import msgspec
 
-WIDE = 10_000
-"""The width in characters of a table that goes to a pipe, so that no cell is cut."""
+from qo.cli.table import Column, table
+from qo.cli.terminal import harmless, is_coloured, painted, width_of, wrapped
 
 
-def say(text: str) -> None:
-    """Print a line for people. Control characters that came with a job are removed."""
-    click.echo(harmless(text))
+def warn(text: str, *, as_json: bool = False) -> None:
+    """Print a warning on stderr, beside the command's output."""
+    if as_json:
+        click.echo(msgspec.json.encode({"level": "warning", "message": text}), err=True)
+        return
+    line = wrapped(f"Warning: {harmless(text)}", width_of(sys.stderr))
+    click.echo(painted(line, "yellow") if is_coloured(sys.stderr) else line, err=True, color=True)
 
 
 def show_json(value: Any) -> None:
@@ -23,35 +27,26 @@ def show_json(value: Any) -> None:
     click.echo(msgspec.json.encode(value))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, whole: Sequence[str] = ("id",)) -> None:
-    """Print a table. `whole` columns are never wrapped, so that an id can be copied from a narrow terminal."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(Text(column), no_wrap=column in whole, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else harmless(str(cell))) for cell in row))
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
-    with console.capture() as capture:
-        console.print(table)
-    # Rich fills lines with blanks up to the table's width, which would disturb the program that reads them.
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()), color=True)
+def show_table(columns: Sequence[Column]) -> None:
+    """Print a table that fits the terminal, one line a row. In a pipe nothing is left out or cut."""
+    shown = [
+        msgspec.structs.replace(column, cells=[_one_line(harmless(cell)) for cell in column.cells])
+        for column in columns
+    ]
+    for line in table(shown, width=width_of(sys.stdout), coloured=is_coloured(sys.stdout)):
+        click.echo(line, color=True)
 
 
-def show_fields(fields: Sequence[tuple[str, object]]) -> None:
-    """Print names and values below each other; fields without a value are left out."""
+def show_fields(fields: Sequence[tuple[str, object]], *, as_they_are: Sequence[str] = ()) -> None:
+    """Print names and values below each other; fields without a value are left out. Long values are wrapped between
+    words in a terminal, except `as_they_are`: JSON that people copy."""
     shown = [(name, harmless(str(value))) for name, value in fields if value is not None and value != ""]
-    width = max((len(name) for name, _ in shown), default=0)
+    indent = 4 + max((len(name) for name, _ in shown), default=0)
+    width = width_of(sys.stdout)
     for name, value in shown:
-        click.echo(f"  {name:<{width}}  " + value.replace("\n", f"\n  {'':<{width}}  "))
+        fitting = value if name in as_they_are or width is None else wrapped(value, width - indent)
+        click.echo(f"  {name:<{indent - 4}}  " + fitting.replace("\n", f"\n{'':<{indent}}"))
 
 
-def harmless(text: str) -> str:
-    """The text without characters that could recolour, retitle or rewrite a terminal."""
-    return "".join(
-        character if character in "\n\t" or not (ord(character) < 32 or 127 <= ord(character) < 160) else "�"
-        for character in text
-    )
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if "\n" in text or "\t" in text else text

@@ -8,12 +8,15 @@ import click
 import msgspec
 
 from qo.cli.change import show_changed
+from qo.cli.group_names import unused_warning
+from qo.cli.job_ids import whole_id
 from qo.cli.jobs import show_jobs
 from qo.cli.lazy import Group
 from qo.cli.options import Target, by_option, store_options
 from qo.cli.options import priority as parsed_priority
-from qo.cli.output import say, show_json
+from qo.cli.output import show_json, warn
 from qo.cli.running import on_queue, reading
+from qo.cli.terminal import say
 from qo.job import Job
 from qo.policy.analytics import Analytics
 from qo.policy.groups import GLOBAL
@@ -57,9 +60,19 @@ def list_line(target: Target, *, limit: int) -> None:
 @store_options
 def move(target: Target, *, job_id: str, before: str | None, after: str | None, by: str | None) -> None:
     """Move the job ID before or after another job in line. It takes on that job's priority."""
-    if (before is None) == (after is None):
+    if before is None and after is None:
         raise click.UsageError("Say where to: --before OTHER, or --after OTHER.", click.get_current_context())
-    show_changed(target, on_queue(target, lambda line: line.move(job_id, before=before, after=after, by=by)))
+    if before is not None and after is not None:
+        raise click.UsageError("--before and --after were both given; give one of them.", click.get_current_context())
+
+    async def moved(line: Queue) -> Job:
+        moving = await whole_id(line, job_id)
+        if before is not None:
+            return await line.move(moving, before=await whole_id(line, before), by=by)
+        assert after is not None
+        return await line.move(moving, after=await whole_id(line, after), by=by)
+
+    show_changed(target, on_queue(target, moved))
 
 
 @queue.command()
@@ -96,7 +109,7 @@ def priority(target: Target, *, job_id: str | None, priority: int | None, parent
 
     async def changed(line: Queue) -> Job | list[Job]:
         if job_id is not None:
-            return await line.set_priority(job_id, priority, by=by)
+            return await line.set_priority(await whole_id(line, job_id), priority, by=by)
         assert parent is not None
         return await line.set_priority(priority=priority, parent=parent, by=by)
 
@@ -104,11 +117,13 @@ def priority(target: Target, *, job_id: str | None, priority: int | None, parent
 
 
 def _set_paused(target: Target, group: str, *, paused: bool, by: str | None) -> None:
-    async def set_paused(line: Queue) -> GroupStatus:
+    async def set_paused(line: Queue) -> tuple[GroupStatus, str | None]:
         await (line.pause(group, by=by) if paused else line.resume(group, by=by))
-        return await line.limit(group)
+        return await line.limit(group), await unused_warning(line, group) if paused else None
 
-    status = on_queue(target, set_paused, creates=paused)
+    status, warning = on_queue(target, set_paused, creates=paused)
+    if warning is not None:
+        warn(warning, as_json=target.as_json)
     if target.as_json:
         show_json(group_as_json(status))
         return

@@ -11,6 +11,7 @@ import click
 
 from qo.cli.logs import show_warnings
 from qo.cli.options import Target
+from qo.cli.terminal import note
 from qo.loops.timing import unless
 from qo.queue.connect import connect_when_there, open_queue
 from qo.queue.queue import Queue
@@ -49,7 +50,7 @@ def reading(target: Target, work: Callable[[Queue], Awaitable[T]]) -> T:
 
     async def located(queue: Queue) -> T:
         if not target.as_json:
-            click.echo(f"({queue.store.location})", err=True)
+            note(f"({queue.store.location})")
         return await work(queue)
 
     return on_queue(target, located)

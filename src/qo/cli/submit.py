@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import sys
@@ -13,9 +14,11 @@ import click
 import msgspec
 
 from qo.cli.options import Target, by_option, moment, priority, span, span_or_moment, store_options
-from qo.cli.output import say, show_json
+from qo.cli.output import show_json
 from qo.cli.running import on_queue
+from qo.cli.terminal import say, say_as_it_is
 from qo.cli.wording import job_sentence, json_text
+from qo.errors import Timeout
 from qo.job import Job, State
 from qo.queue.queue import Queue
 
@@ -31,7 +34,9 @@ def data(value: str) -> Any:
         line = (text.split("\n") or [""])[error.lineno - 1]
         near = line[max(0, error.colno - 20) : error.colno + 20].strip()
         place = f"line {error.lineno}, column {error.colno}{f', near {near!r}' if near else ''}"
-        raise click.BadParameter(f"{source} is not JSON: {error.msg} at {place}. {HOW_TO_GIVE_DATA}") from None
+        raise click.BadParameter(
+            f"{source} is not JSON: {error.msg.removesuffix(' at')} at {place}. {HOW_TO_GIVE_DATA}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{source} cannot be kept as JSON: {error}. {HOW_TO_GIVE_DATA}") from None
 
@@ -109,13 +114,19 @@ def submit(
 ) -> int:
     """Submit a job of TASK, with DATA as its payload: JSON as it stands, @FILE, or - for standard input."""
 
+    _check_pairs(run_at=run_at, **fields)
+    shows_changes = not target.as_json and sys.stdout.isatty()  # a person would wonder what it does
+
     async def submitted(queue: Queue) -> Job:
+        # A fast worker may have ended it before it is followed.
+        before = (await queue.store.events(None)).cursor if shows_changes else None
         job = await queue.submit(task, payload, run_at=run_at, **fields)
         job = msgspec.structs.replace(job, estimate=(await queue.get(job.id)).estimate)
         if wait or wait_timeout is not None:
             if not target.as_json:
                 _say_submitted(job)
-            job = await queue.wait(job.id, None if wait_timeout is None else wait_timeout.total_seconds())
+            seconds = None if wait_timeout is None else wait_timeout.total_seconds()
+            job = await (_follow(queue, job.id, seconds, before) if shows_changes else queue.wait(job.id, seconds))
         return job
 
     job = on_queue(target, submitted, creates=True)
@@ -123,11 +134,42 @@ def submit(
         show_json(job)
     elif not (wait or wait_timeout is not None):
         _say_submitted(job)
-    else:
+    elif not shows_changes:
         say(job_sentence(job))
         if job.result is not None:
-            say(f"Result: {json_text(job.result)}")
+            say_as_it_is(f"Result: {json_text(job.result)}")
     return 1 if job.state in (State.FAILED, State.CANCELLED) else 0
+
+
+def _check_pairs(
+    *,
+    delay: timedelta | None,
+    run_at: datetime | None,
+    tier: str | None,
+    user: str | None,
+    phase: int | None,
+    parent: str | None,
+    **others: Any,
+) -> None:
+    """Raise for options that do not go together. The queue would refuse them too, in the words of Python."""
+    context = click.get_current_context()
+    if delay is not None and run_at is not None:
+        raise click.UsageError("--delay and --run-at were both given; give one of the two.", context)
+    if tier is not None and user is None:
+        raise click.UsageError(f"--tier {tier} was given without --user; name the user whose tier it is.", context)
+    if phase is not None and parent is None:
+        raise click.UsageError(f"--phase {phase} was given without --parent; name the parent of that phase.", context)
+
+
+async def _follow(queue: Queue, job_id: str, seconds: float | None, after: int | None) -> Job:
+    from qo.cli.job import follow
+
+    try:
+        return await asyncio.wait_for(follow(queue, job_id, after=after), seconds)
+    except TimeoutError:
+        raise Timeout(
+            f"Job {job_id!r} has not ended within {seconds} seconds; it goes on without you waiting."
+        ) from None
 
 
 def _say_submitted(job: Job) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from qo.cli.options import Target, store_options
-from qo.cli.output import say, show_json
+from qo.cli.output import show_json
 from qo.cli.running import reading
+from qo.cli.terminal import say
 from qo.cli.wording import time_text
 from qo.policy.words import counted
 

@@ -8,9 +8,20 @@ from typing import Any
 from qo.job import HELD, PRIORITY_NAMES, Basis, Estimate, Job, State
 from qo.policy.confirming import will_ask
 from qo.policy.estimates.base import NOW
-from qo.policy.words import clock_time, span
+from qo.policy.words import brief_span, clock_time
 
 NAMES_OF_PRIORITIES = {number: name for name, number in PRIORITY_NAMES.items()}
+COLOURS: dict[str, str] = {
+    State.SCHEDULED: "blue",
+    State.WAITING: "blue",
+    State.STARTING: "cyan",
+    State.RUNNING: "cyan",
+    State.CONFIRMING: "yellow",
+    State.SUCCEEDED: "green",
+    State.FAILED: "red",
+    State.CANCELLED: "bright_black",
+}
+"""A job in line has no colour of its own, because most jobs of a list are in line."""
 
 
 def job_sentence(job: Job, *, with_start: bool = False) -> str:
@@ -72,9 +83,16 @@ def attempts_text(made: int, job: Job) -> str:
     return f"{made}" if job.max_attempts is None else f"{made} of {job.max_attempts}"
 
 
-def age_text(since: datetime | None) -> str | None:
-    """The time that has passed since then, in words."""
-    return None if since is None else span(max(0.0, (datetime.now(UTC) - since).total_seconds()))
+def brief_attempts(job: Job) -> str:
+    """`1/3`, for a narrow column; nothing before the first."""
+    if not job.attempts:
+        return ""
+    return f"{job.attempts}" if job.max_attempts is None else f"{job.attempts}/{job.max_attempts}"
+
+
+def brief_age(since: datetime) -> str:
+    """The time that has passed since then, for a narrow column."""
+    return brief_span((datetime.now(UTC) - since).total_seconds())
 
 
 def time_text(at: datetime | None) -> str | None:
