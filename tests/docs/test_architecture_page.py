@@ -6,7 +6,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs/architecture.md", *sorted((ROOT / "docs/decisions").glob("*.md"))]
+PAGES = [
+    ROOT / "docs/architecture.md",
+    *sorted((ROOT / "docs/internals").glob("*.md")),
+    *sorted((ROOT / "docs/decisions").glob("*.md")),
+]
 FILE = re.compile(r"\b((?:[a-z_]+/)*[a-z_*]+\.(?:py|lua))\b")
 FOLDER = re.compile(r"`([a-z_]+(?:/[a-z_]+)*/)`")
 DECIDES = re.compile(r"`([\w/]+\.(?:py|lua))`, `(\w+)`|`([\w.]+)`(?: and `(\w+)`)? in `([\w/]+\.py)`")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE = re.compile(r"```python\n(import asyncio.*?)```\n\nprints\n\n```\n(.*?)```", re.DOTALL)
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
@@ -29,25 +26,6 @@ def test_every_row_of_the_guarantees_names_a_test() -> None:
     without = [row for row in statements if not NAMED_TEST.search(row)]
 
     assert without == []
-
-
-def test_the_example_prints_what_the_readme_shows(tmp_path: Path) -> None:
-    example, shown = readme_example()
-    (tmp_path / "example.py").write_text(example)
-
-    printed = subprocess.run(
-        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=True
-    ).stdout
-
-    assert printed.count("\n") > 5
-    assert printed == shown
-
-
-def readme_example() -> tuple[str, str]:
-    """The first example of the README, and what it prints."""
-    found = EXAMPLE.search((ROOT / "README.md").read_text())
-    assert found is not None
-    return found[1], found[2]
 
 
 def exists(file: str, test: str) -> bool:

@@ -17,7 +17,7 @@ WORDS = [
     "job", "task", "group", "limit", "paused", "slot", "lease", "holder", "token", "line",
     "place", "position", "priority", "boost", "tier", "quota", "cap", "phase", "parent", "stage",
     "iteration", "attempt", "caller", "ticket", "capacity", "parked", "ready", "open", "gate", "portion",
-    "bounds", "feed", "event", "lane", "turn", "suspect",
+    "bounds", "feed", "event", "lane", "turn", "suspect", "outbox",
 ]
 # fmt: on
 

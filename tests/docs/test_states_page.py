@@ -1,4 +1,4 @@
-"""docs/states.md shows the transitions that `policy/lifecycle.py` allows, and no others."""
+"""docs/states.md and its picture show the transitions that `policy/lifecycle.py` allows, and no others."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from pathlib import Path
 
 from qo.job import State
 from qo.policy.lifecycle import NEXT
+from tools.site.states_picture import picture
 
-PAGE = (Path(__file__).parents[2] / "docs/states.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "states.md").read_text()
 ALLOWED = sorted((present.value, wanted.value) for present, row in NEXT.items() for wanted in row)
 
 
-def test_the_diagram_draws_every_transition_once() -> None:
-    drawn = re.findall(r"^    (\w+) --> (\w+): .+$", PAGE, re.MULTILINE)
+def test_the_picture_draws_every_transition_once() -> None:
+    drawn = re.findall(r'<(?:path|tspan) id="(\w+)-(\w+)"', picture())
 
     assert sorted(drawn) == ALLOWED
+
+
+def test_the_picture_in_the_pages_is_the_present_one() -> None:
+    """`python -m tools.site.states_picture` writes it anew."""
+    assert (DOCS / "images/states.svg").read_text() == picture()
 
 
 def test_the_table_explains_every_transition_once() -> None:
     explained = re.findall(r"^\| (\w+) \| (\w+) \| [A-Z`].+\. \|$", PAGE, re.MULTILINE)
 
     assert sorted(explained) == ALLOWED
-
-
-def test_the_diagram_ends_where_nothing_follows() -> None:
-    final = re.findall(r"^    (\w+) --> \[\*\]$", PAGE, re.MULTILINE)
-
-    assert sorted(final) == sorted(state.value for state, row in NEXT.items() if not row)
 
 
 def test_the_plain_drawing_names_every_state() -> None:
