@@ -13,16 +13,25 @@ IN_PARALLEL = -n $(PYTEST_WORKERS) --maxprocesses 8 --dist worksteal
 PYTHON ?= python3.13 python3.12 python3.11 python3 python
 
 .DEFAULT_GOAL := test
-.PHONY: test check nightly coverage pyright bench run clean
+.PHONY: test check lint types all-tests nightly coverage pyright bench run docs shots vendor clean
 
-test: check ## the gate: lint, types and layers, then all tests
-	$(PYTEST) $(IN_PARALLEL)
+test: lint ## the gate: lint, then types, layers and all tests
+	@# Side by side, because on a fresh checkout mypy keeps one processor busy for a minute.
+	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
-check: $(READY) ## lint, types and layers only
+check: lint types ## lint, types and layers only
+
+lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+all-tests: $(READY)
+	@$(BIN)/python -m tests.install_browser
+	$(PYTEST) $(IN_PARALLEL)
 
 # `make nightly ONLY="new_histories and sqlite"` looks at some of it; HISTORY_STEPS and HISTORY_SEED are explained in
 # tests/exploration.py.
@@ -42,9 +51,19 @@ bench: $(READY) ## the figures, as ratios within one run
 run: $(READY) ## a worker and the demo workload on an SQLite file, until Ctrl-C
 	$(BIN)/qo up --demo --url sqlite:///demo.db
 
+docs: $(READY) ## the documentation as a site in .site/html, its links checked; needs no network
+	$(BIN)/python -m tools.site
+
+shots: $(READY) ## pictures of every page of the dashboard in .shots, with the demo at work
+	@$(BIN)/python -m tests.install_browser
+	$(BIN)/python -m tests.dashboard.shots .shots
+
+vendor: ## the dashboard's libraries, bundled anew from the versions in tools/vendor/package.json; needs node and npm
+	node tools/vendor/make.mjs
+
 clean:
-	rm -rf $(VENV) .coverage .coverage.* .coverage-html .hypothesis .import_linter_cache .mypy_cache .nightly .pytest_cache .ruff_cache build dist
-	find bench src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	rm -rf $(VENV) .coverage .coverage.* .coverage-html .hypothesis .import_linter_cache .mypy_cache .nightly .pytest_cache .ruff_cache .shots .site build dist
+	find bench src tests tools -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # The stamp holds the directory it was made in, so that a copied or moved checkout does not test the old place,
 # and is worth nothing when the Python behind the environment has gone.

@@ -5,7 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bench import calibration, flat_claims, lanes, limiter_speed, redis_speed, runtime_speed, store_speed, wake_ups
+from bench import (
+    calibration,
+    flat_claims,
+    history_speed,
+    http_speed,
+    http_watchers,
+    lanes,
+    limiter_speed,
+    redis_speed,
+    runtime_speed,
+    store_speed,
+    wake_ups,
+)
 
 
 async def main(*, quick: bool) -> None:
@@ -18,6 +30,12 @@ async def main(*, quick: bool) -> None:
         await redis_speed.report(jobs=1000, many=5000, parked=1000)
     else:
         await redis_speed.report()
+    if quick:
+        await http_speed.report(lists=5, jobs=50, rounds=3)
+    else:
+        await http_speed.report()
+    await http_watchers.report(watchers=200 if quick else 1000, rounds=1 if quick else 3)
+    await history_speed.report(**{"rounds": 2, "jobs": 500, "records": 1000} if quick else {})
     await lanes.report()
     await wake_ups.report(rounds=5 if quick else 30)
     await limiter_speed.report(rounds=5 if quick else 60)

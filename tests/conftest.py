@@ -1,10 +1,15 @@
 """Connects pytest with `exploration.py`: profiles, seeds and time limits, and the records of a nightly."""
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
-from tests import exploration
+# Modules beside the tests check things too: a failure shows the values that were compared, not only where it was.
+PARTS = {path.stem for path in Path(__file__).parent.iterdir()} - {"__init__", "__pycache__", "conftest"}
+pytest.register_assert_rewrite(*(f"tests.{part}" for part in sorted(PARTS)))
+
+from tests import exploration  # noqa: E402 - behind the line that has its asserts rewritten
 
 exploration.register_profiles()
 

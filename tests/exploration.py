@@ -49,7 +49,7 @@ WITHOUT_GIT = "no-commit"
 FULL_LENGTH, IN_THE_GATE = 500_000, 2_500
 """Steps on SQLite, and as many on Redis."""
 
-FIXED_HISTORIES = settings(max_examples=50, stateful_step_count=30, deadline=None, derandomize=True, database=None)
+FIXED_HISTORIES = settings(max_examples=20, stateful_step_count=30, deadline=None, derandomize=True, database=None)
 """The same histories in every run, also in a nightly: those that it draws anew are many more."""
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")

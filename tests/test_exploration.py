@@ -49,7 +49,7 @@ def collected(*arguments: str) -> list[str]:
 
 def arguments_of_the_nightly() -> list[str]:
     """What `make nightly` gives to pytest, from make itself."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "ONLY")}
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "ONLY")}
     command = ["make", "--dry-run", "nightly"]
     shown = subprocess.run(command, cwd=exploration.ROOT, env=environment, capture_output=True, text=True, check=True)
     (line,) = [line for line in shown.stdout.splitlines() if "-m pytest" in line]

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from qo.ids import new_debug_id, new_id
+from qo.ids import new_debug_id, new_id, new_secret
 
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
@@ -44,3 +44,10 @@ def test_a_debug_id_is_ten_characters_that_cannot_be_misread() -> None:
     assert {len(each) for each in made} == {10}
     assert set("".join(made)) == set(CROCKFORD)
     assert len(set(made)) == len(made)
+
+
+def test_a_secret_is_32_bytes_of_which_every_one_takes_very_many_values() -> None:
+    made = [new_secret() for _ in range(2000)]
+    assert {len(each) for each in made} == {32}
+    assert len(set(made)) == len(made)
+    assert all(len({each[place] for each in made}) > 200 for place in range(32))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ import typing
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,7 +26,8 @@ IMPORT_AT_MOST_SECONDS = 0.5  # of the processor, and twenty times the usual: a 
 
 PUBLIC_MODULES = {"qo.settings.sections"}  # its names are imported from `qo.settings`
 NOT_FOR_USERS = {
-    # Attributes of a queue for the worker, the limiter and tests.
+    "BlockingLoop",  # the background thread of qo.sync
+    # Attributes of a queue for the worker, the limiter, the service and tests.
     "Follower",
     "Store",
     "System",
@@ -45,6 +49,17 @@ def project() -> dict[str, Any]:
 
 def test_every_public_name_exists() -> None:
     assert all(hasattr(qo, name) for name in qo.__all__)
+
+
+@pytest.mark.parametrize("module", [qo, qo.sync], ids=["qo", "qo.sync"])
+def test_help_and_completion_list_the_public_names(module: ModuleType) -> None:
+    page = pydoc.plain(pydoc.render_doc(module))
+    names = [name for name in module.__all__ if name not in ("sync", "__version__")]
+
+    assert {name for name in dir(module) if not name.startswith("_")} == {*module.__all__} - {"__version__"}
+    assert [name for name in names if not re.search(rf"\b{name}\b", page)] == []
+    assert "class Queue" in page
+    assert "connect(" in page
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:

@@ -12,6 +12,7 @@ CHARACTER_OF_BYTE = ALPHABET * 8
 RANDOM_CHARACTERS = 16
 DEBUG_ID_CHARACTERS = 10
 MARK_BYTES = 12
+SECRET_BYTES = 32
 
 
 def new_id() -> str:
@@ -33,3 +34,8 @@ def new_debug_id() -> str:
 def new_mark() -> str:
     """Tells one write or one call from every other. Not meant for people."""
     return os.urandom(MARK_BYTES).hex()
+
+
+def new_secret() -> bytes:
+    """Bytes that nobody can guess, for API keys and signatures."""
+    return os.urandom(SECRET_BYTES)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlencode
 
-from tests.servers.local import PATIENCE_SECS, PORTS, LocalServer, random_port
+from tests.servers.local import PATIENCE_SECS, LocalServer, new_port
 
 BUCKET = "qo-tests"
 POLL_SECS = 0.02
@@ -32,7 +32,7 @@ class BucketServer(LocalServer):
     def start(self) -> None:
         """Returns when the server answers and the bucket is there."""
         for _ in range(10):
-            self.port = random_port(PORTS)
+            self.port = new_port()
             if self._comes_up(self._command(), self._environment(), answers=self._answers):
                 return
         raise RuntimeError(f"{type(self).__name__} did not start: {self.last_words()}")

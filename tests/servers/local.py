@@ -18,7 +18,25 @@ POLL_SECS = 0.005
 # These and a cluster's own ports, 10,000 higher, are below those that outgoing connections get, so that a restarted
 # server finds its port free. Hypothesis seeds Python's shared generator alike in every test process.
 PORTS = range(12_000, 22_000)
-random_port = random.SystemRandom().choice
+GIVEN_OUT = Path(tempfile.gettempdir()) / "qo-test-ports"
+GIVEN_OUT_AGAIN_SECS = 3600
+
+
+def new_port() -> int:
+    """A port that no test of any process was given within the last hour. A client that still looks for a server that
+    has ended must not find another test's server in its place."""
+    GIVEN_OUT.mkdir(exist_ok=True)
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        mark = GIVEN_OUT / str(port)
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            if time.time() - mark.stat().st_mtime > GIVEN_OUT_AGAIN_SECS:
+                mark.unlink(missing_ok=True)
+        else:
+            return port
+
 
 # Its standard input ends when the test process does. Not the death signal that Linux offers: that one comes when the
 # thread ends that started the server.

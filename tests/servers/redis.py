@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from redis import Redis
 
-from tests.servers.local import PATIENCE_SECS, POLL_SECS, PORTS, LocalServer, random_port
+from tests.servers.local import PATIENCE_SECS, POLL_SECS, LocalServer, new_port
 
 Kind = Literal["valkey", "redis"]
 
@@ -105,11 +105,11 @@ class Server(LocalServer):
     def start(self) -> None:
         """Returns when the server answers. The first start chooses the port, later ones keep it."""
         assert not self.processes, "the server is running"
-        port = self.port or random_port(PORTS)
+        port = self.port or new_port()
         while not self._starts_on(port):
             if self.port or "Address already in use" not in self.log.read_text():
                 raise RuntimeError(f"{self.binary.name} did not start: {self.last_words()}")
-            port = random_port(PORTS)
+            port = new_port()
         self.port = port
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -119,12 +120,22 @@ def test_servers_end_with_the_test_process(killed: bool) -> None:
 @each_kind
 def test_a_taken_port_is_given_up_for_another(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        choose = local.random_port
+        choose = local.new_port
         ports = iter([taken.getsockname()[1]])
-        monkeypatch.setattr(servers, "random_port", lambda free: next(ports, None) or choose(free))
+        monkeypatch.setattr(servers, "new_port", lambda: next(ports, None) or choose())
         with Server(kind) as server, Redis.from_url(server.url) as client:
             assert client.ping()
             assert server.port != taken.getsockname()[1]
+
+
+def test_no_port_is_given_to_two_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A client of an ended server may still look for it there."""
+    monkeypatch.setattr(local, "GIVEN_OUT", tmp_path)
+    monkeypatch.setattr(local, "PORTS", range(12_000, 12_010))
+
+    assert sorted(local.new_port() for _ in range(10)) == list(range(12_000, 12_010))
+    os.utime(tmp_path / "12003", (0, 0))
+    assert local.new_port() == 12_003
 
 
 @each_kind
