@@ -9,7 +9,7 @@ from collections import Counter
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 import qo
 from tests.dashboard.reading import ROWS, expect_ids, open_line, row
@@ -70,6 +70,26 @@ async def test_a_row_says_what_it_waits_for_now_though_the_job_itself_did_not_ch
     await served.queue.pause("build")
 
     await expect(row(page, "a").locator(".why")).to_contain_text("paused: build")
+
+
+async def test_a_slot_shows_its_user_also_when_the_running_jobs_are_read_after_the_slots(
+    page: Page, served: Service
+) -> None:
+    await served.queue.set_limit("global", 1)
+    await register(served.queue, "worker-1")
+    await start(served.queue, "runs", user="ada")
+    are_shown = asyncio.Event()
+
+    async def answer_late(route: Route) -> None:
+        await are_shown.wait()
+        await route.continue_()
+
+    await page.route("**/api/jobs?*", answer_late)
+    await page.goto("/")
+    await expect(page.locator(".pressure .cell")).to_have_text("0 runs")
+    are_shown.set()
+
+    await expect(page.locator(".pressure .cell")).to_have_text("0 ada")
 
 
 async def test_a_page_that_watches_asks_for_nothing_but_the_forecast_of_its_timeline(

@@ -49,8 +49,8 @@ LINE = """
     const line = createLine();
     await line.readTo(10);
     const job = (id, key, more = {}) =>
-      ({ id, key, task: "build", state: "queued", priority: 50, joined_at: `2026-01-01T00:00:0${id}Z`, ...more });
-    const shown = () => line.rows.map(({ id, gained, placed_ahead: ahead }) => `${id} +${gained} -${ahead}`).join(", ");
+      ({ id, key, task: "build", state: "queued", priority: 50, sequence: Number(id), ...more });
+    const shown = () => line.rows.map((row) => `${row.id} +${row.gained} -${line.placedAhead(row)}`).join(", ");
     const frame = (changed, gone = [], more = {}) => line.take({ at: "now", changed, gone, ...more });
     frame([job("1", 100), job("2", 200), job("3", 300), job("4", 400)]);
 """
@@ -67,7 +67,9 @@ MOVEMENTS = {
     "frame([{ id: '1', state: 'queued', key: 350, priority: 70 }])": "2 +0 -0, 3 +0 -0, 1 +0 -2, 4 +0 -0",
     # One job gets the key that another had.
     "frame([job('1', 200), job('2', 100)])": "2 +1 -0, 1 +0 -1, 3 +0 -0, 4 +0 -0",
-    "frame([], [], { front: [['2', null, 'why', 7, 3]] })": "1 +0 -0, 2 +7 -3, 3 +0 -0, 4 +0 -0",
+    "frame([], [], { front: [['2', null, 'why', 7]] })": "1 +0 -0, 2 +7 -0, 3 +0 -0, 4 +0 -0",
+    # An older reading of the front comes with a job that has joined since.
+    "frame([job('5', 50)], [], { front: [['1', null, 'why', 0]] })": "5 +0 -0, 1 +0 -1, 2 +0 -1, 3 +0 -1, 4 +0 -1",
 }
 
 

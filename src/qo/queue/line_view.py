@@ -16,7 +16,7 @@ from qo.job import Estimate, Job, State
 from qo.loops.system import System
 from qo.policy.estimates.forecast import Forecast
 from qo.policy.movement import STILL, Movement, movements
-from qo.policy.ordering import priority_of
+from qo.policy.ordering import priority_of, sequence_drawn
 from qo.policy.reasons.line import LineReasons
 from qo.policy.reasons.reason import Reasons
 from qo.queue.estimator import Estimator
@@ -31,6 +31,8 @@ class Read(msgspec.Struct, frozen=True):
     forecast: Forecast
     reasons: LineReasons
     movements: dict[str, Movement]
+    drawn: dict[str, int]
+    """The sequence that each job drew whose key no longer says it, because of a move."""
 
 
 class LineView:
@@ -76,6 +78,11 @@ class LineView:
         """How the job had moved in line when that was last read."""
         return STILL if self._read is None else self._read.movements.get(job_id, STILL)
 
+    def sequence_at_hand(self, job_id: str, key: int) -> int | None:
+        """The number that a job drew when it joined the line: those that joined later have greater ones. None of a job
+        that has been moved and was not in the last reading of the line."""
+        return sequence_drawn(key, None) or (None if self._read is None else self._read.drawn.get(job_id))
+
     def front(self, count: int) -> list[tuple[InLine, Estimate | None, Movement]]:
         """The first jobs in line when that was last read, with their estimates and movements as of now."""
         if self._read is None:
@@ -92,7 +99,12 @@ class LineView:
 def _work_out(forecast: Forecast) -> Read:
     situation, made_at = forecast.situation, datetime.fromtimestamp(forecast.made_at, UTC)
     reasons = LineReasons(situation.line, groups=situation.groups, workers=situation.workers, now=made_at)
-    return Read(forecast, reasons, movements(situation.line))
+    drawn = {
+        job.id: sequence
+        for job in situation.line
+        if job.undisturbed_key is not None and (sequence := sequence_drawn(job.undisturbed_key, None)) is not None
+    }
+    return Read(forecast, reasons, movements(situation.line), drawn)
 
 
 def _as_job(job: InLine, rank: int) -> Job:

@@ -122,6 +122,7 @@ class Call:
             if row["position"] is not None:
                 moved = view.movement_at_hand(row["id"])
                 row |= {"gained": moved.gained, "placed_ahead": moved.placed_ahead}
+                row["sequence"] = view.sequence_at_hand(row["id"], row["key"])
         return rows
 
     def check_own(self, job: Job) -> None:

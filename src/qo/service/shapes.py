@@ -191,7 +191,10 @@ class JobAnswer(Job, frozen=True, kw_only=True):
     gained: int = 0
     """In a list, of a job in line: the places that it gained by a move, a priority or aging since it joined."""
     placed_ahead: int = 0
-    """In a list, of a job in line: how many jobs ahead of it joined later."""
+    """In a list, of a job in line: how many jobs ahead of it joined later, when the line was last read."""
+    sequence: int | None = None
+    """In a list, of a job in line: jobs that joined later have greater numbers. Null of a job that was moved and then
+    not read since, which is a few seconds."""
 
 
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):

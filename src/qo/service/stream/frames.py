@@ -46,7 +46,6 @@ class InFront(msgspec.Struct, frozen=True, array_like=True):
     message: str | None
     """Why there is no estimate."""
     gained: int
-    placed_ahead: int
     """As in a row of `GET /api/queue`."""
 
 
@@ -70,9 +69,9 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many jobs are in line."""
     changed: list[dict[str, Any]]
     """The jobs that changed, as rows of a list; a field that is null or false, and a count of 0, is left out. A job in
-    line has its `key` and, if it was in line before, `key_before`. A row without `task` has only the fields that
-    changed, with null for those that are no longer there: that of a job that stays in its state and does not come
-    further ahead."""
+    line has its `key` and its `sequence`, as in a row of `GET /api/queue`, and `key_before` if it was in line before. A
+    row without `task` has only the fields that changed, with null for those that are no longer there: that of a job
+    that stays in its state and does not come further ahead."""
     gone: list[tuple[str, int]]
     """The jobs that left the line: the id, and the key that the job had."""
     groups: list[GroupStatus] | None = None

@@ -213,7 +213,8 @@ class LiveReader:
             if job is not None:
                 shown = present(job, settings, usage=None, estimate=estimate, now=now)
                 reasons = () if self._reasons is None else self._reasons.of(job)
-                changed.append(self._rows.row(shown, waits_for=reasons, key_before=key_before))
+                sequence = None if key is None else self._queue.line_view.sequence_at_hand(job_id, key)
+                changed.append(self._rows.row(shown, waits_for=reasons, key_before=key_before, sequence=sequence))
         return changed, gone
 
     def _take_view(self, view: View) -> tuple[Overview | None, list[ChangedReasons] | None]:
@@ -267,7 +268,7 @@ def _in_front(job_id: str, estimate: Estimate | None, movement: Movement) -> InF
     if estimate is not None and estimate.upper_bound is not None:
         bounds = (estimate.lower_bound or 0, estimate.estimate_seconds or 0, estimate.upper_bound)
         seconds, message = (round(bounds[0]), round(bounds[1]), round(bounds[2])), None
-    return InFront(job_id, seconds, message, movement.gained, movement.placed_ahead)
+    return InFront(job_id, seconds, message, movement.gained)
 
 
 def _jobs_in(events: Sequence[Event]) -> dict[str, None]:

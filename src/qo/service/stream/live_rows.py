@@ -31,9 +31,9 @@ class LiveRows:
     def __init__(self) -> None:
         self._sent: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
-    def row(self, job: Job, *, waits_for: Reasons, key_before: int | None) -> dict[str, Any]:
+    def row(self, job: Job, *, waits_for: Reasons, key_before: int | None, sequence: int | None) -> dict[str, Any]:
         """The job's row, as `Frame.changed` describes it. `key_before` is the order key that it had in line."""
-        row = _whole(job, waits_for, key_before)
+        row = _whole(job, waits_for, {"key_before": key_before, "sequence": sequence})
         before = self._sent.pop(job.id, None)
         if job.state in HELD:
             self._sent[job.id] = row
@@ -46,9 +46,8 @@ class LiveRows:
         return row
 
 
-def _whole(job: Job, waits_for: Reasons, key_before: int | None) -> dict[str, Any]:
-    row = row_of(job, waits_for or None)
-    row["key_before"] = key_before
+def _whole(job: Job, waits_for: Reasons, in_line: dict[str, int | None]) -> dict[str, Any]:
+    row = row_of(job, waits_for or None) | in_line
     row["estimate"] = _estimate(row["estimate"])
     if row["status"] == row["state"]:
         del row["status"]

@@ -20,14 +20,13 @@ export function Priority({ value }) {
 }
 
 /** ▲n: places it gained by a move, a priority or aging; ▼n: jobs that were placed ahead since it joined. */
-export function movementWords({ gained, placed_ahead: ahead }) {
-  return [gained > 0 && `gained ${counted(gained, "place")}`, ahead > 0 && `${counted(ahead, "job was", "jobs were")} placed ahead`].filter(Boolean);
+export function movementWords(gained, placedAhead) {
+  return [gained > 0 && `gained ${counted(gained, "place")}`, placedAhead > 0 && `${counted(placedAhead, "job was", "jobs were")} placed ahead`].filter(Boolean);
 }
 
-export function Movement({ row }) {
-  const { gained, placed_ahead: ahead } = row;
-  if (!gained && !ahead) return null;
-  return html`<small class="movement" title=${movementWords(row).join(", ")}>${gained > 0 && html`<span class="up">▲${gained}</span>`}${ahead > 0 && html`<span class="down">▼${ahead}</span>`}</small>`;
+export function Movement({ gained, placedAhead }) {
+  if (!gained && !placedAhead) return null;
+  return html`<small class="movement" title=${movementWords(gained, placedAhead).join(", ")}>${gained > 0 && html`<span class="up">▲${gained}</span>`}${placedAhead > 0 && html`<span class="down">▼${placedAhead}</span>`}</small>`;
 }
 
 const STATE_SHAPES = {

@@ -9,7 +9,7 @@ import { counted, number, span } from "../format.js";
 import { waiters } from "../line/pressure.js";
 import { Lanes, useTimeline } from "../line/timeline.js";
 import { link, setQuery } from "../route.js";
-import { namesVersion, remember } from "../state/names.js";
+import { remember } from "../state/names.js";
 import { canChange } from "../state/session.js";
 import { Cells, Holders, useGroups } from "./slots.js";
 import { pausedOrResumed, removeLimit, setLimit, sourceWords, standing } from "./status.js";
@@ -96,7 +96,6 @@ function GroupTimeline({ name, minutes }) {
   useEffect(() => {
     attempt(async () => {
       remember((await get(path("queue"), { limit: NAMED })).items); // those that the forecast expects
-      namesVersion.value += 1;
     });
   }, []);
   return html`<${Card} title="Timeline" id="timeline" class="timeline" note=${html`<span title=${found?.note}>what ran · what runs · dashed: what the forecast expects</span>`}>

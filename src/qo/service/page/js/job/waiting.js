@@ -13,7 +13,7 @@ export function Place({ job, neighbours }) {
   const own = rows.find((row) => row.id === job.id) ?? job;
   return html`<${Card} title="Place in line" id="place" class="place-card" note=${html`<a class="link" href=${link("line")}>${isUser.value ? "all my jobs" : "the whole line"}</a>`}>
     <div class="hero"><b>#${job.position}</b>
-      <span>${job.position_message} <${Movement} row=${own} />
+      <span>${job.position_message} <${Movement} gained=${own.gained} placedAhead=${own.placed_ahead} />
         ${job.upgrade && html`<br /><a href=${job.upgrade.url}>${job.upgrade.message}</a>`}</span></div>
     <ol>${rows.map((row) => html`<li key=${row.id} class=${row.id === job.id ? "this" : ""} aria-current=${row.id === job.id ? "true" : undefined}>
       <b class="nr">${row.position}</b><${Priority} value=${row.priority} />

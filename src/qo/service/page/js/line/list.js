@@ -52,9 +52,8 @@ export function LineList({ line, rows, total, placeOf }) {
           const row = list.rowAt(index);
           const offset = lead + index * height;
           if (!row) return html`<li key=${`unread ${index}`} class="row unread" style=${{ top: `${offset}px` }}><span></span><span class="place"><b>${index + 1}</b></span></li>`;
-          // How many were placed ahead is counted in the row itself, so it has to be a property of its own to be drawn.
           return html`<${Row} key=${row.id} line=${line} row=${row} top=${offset} axis=${axis} list=${list}
-            place=${list.carried ? index + 1 : placeOf(row)} placedAhead=${row.placed_ahead}
+            place=${list.carried ? index + 1 : placeOf(row)} placedAhead=${line.placedAhead(row)}
             isCurrent=${row.id === current} isCarried=${list.carried?.id === row.id} isDragged=${list.dragged === row.id} isMarked=${line.isMarked(row)} />`;
         })}
       </ol>

@@ -8,7 +8,7 @@ import { link } from "../route.js";
 import { canChange } from "../state/session.js";
 import { cancel, nameOf, setPriority } from "./moves.js";
 
-export function Row({ line, row, place, axis, top, isCurrent, isCarried, isDragged, isMarked, list }) {
+export function Row({ line, row, place, placedAhead, axis, top, isCurrent, isCarried, isDragged, isMarked, list }) {
   const element = useRef(null);
   const [asks, setAsks] = useState(false);
   const mayChange = canChange.value;
@@ -30,10 +30,10 @@ export function Row({ line, row, place, axis, top, isCurrent, isCarried, isDragg
   const kinds = ["row", isCarried && "carried", isDragged && "dragged", isMarked && "marked", mayChange && "movable"];
   const stop = isCurrent ? 0 : -1;
   return html`<li ref=${element} class=${kinds.filter(Boolean).join(" ")} style=${{ top: `${top}px` }} tabindex=${stop}
-    data-id=${row.id} data-step aria-label=${spoken(row, place)} aria-roledescription=${mayChange ? "movable job" : undefined}
+    data-id=${row.id} data-step aria-label=${spoken(row, place, placedAhead)} aria-roledescription=${mayChange ? "movable job" : undefined}
     aria-posinset=${place} aria-setsize=${list.total()}>
     <span class="handle" aria-hidden="true">${mayChange ? "⋮⋮" : ""}</span>
-    <span class="place"><b>${place}</b><${Movement} row=${row} /></span>
+    <span class="place"><b>${place}</b><${Movement} gained=${row.gained} placedAhead=${placedAhead} /></span>
     <span class="priority">${mayChange
       ? html`<${Menu} label=${html`<${Priority} value=${row.priority} />`} name=${`Priority ${priority(row.priority).name}, change it`}
           class="bare" items=${priorityItems(line, row)} onOpen=${() => list.hold("menu")} onClose=${() => list.release("menu")} />`
@@ -51,10 +51,10 @@ export function Row({ line, row, place, axis, top, isCurrent, isCarried, isDragg
   </li>`;
 }
 
-function spoken(row, place) {
+function spoken(row, place, placedAhead) {
   const estimate = row.estimate?.upper_bound != null
     ? `, starts in ${rangeInWords(row.estimate.lower_bound, row.estimate.upper_bound)}` : "";
-  const moved = movementWords(row).map((each) => `, ${each}`).join("");
+  const moved = movementWords(row.gained, placedAhead).map((each) => `, ${each}`).join("");
   const reason = row.waits_for[0]?.text;
   return `Position #${place} in queue: ${row.task}${row.user ? ` of ${row.user}` : ""}, ${priority(row.priority).name}`
     + `${moved}${estimate}${reason ? `, ${reason}` : ""}`;

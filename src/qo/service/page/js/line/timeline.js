@@ -6,7 +6,7 @@ import { absolute, moment, span } from "../format.js";
 import { groups } from "../live.js";
 import { link, route, setQuery } from "../route.js";
 import { serverNow } from "../state/clock.js";
-import { holderName, learnNames, namesVersion } from "../state/names.js";
+import { holderName, learnNames } from "../state/names.js";
 import { byPressure } from "./pressure.js";
 
 const ASK_EVERY_MS = 2500; // the service answers the same until it has read the line again
@@ -89,7 +89,6 @@ export function Lanes({ group, found, minutes = null }) {
   useEffect(() => {
     learnNames(found.past.map((ran) => ran.job));
   }, [found]);
-  void namesVersion.value;
   const all = bars(found);
   const { at } = found;
   const lanes = [...new Set(all.map((each) => each.slot))].sort((one, other) => one - other).slice(0, MOST_LANES);

@@ -25,10 +25,11 @@ function lean(job, now) {
     priority: job.priority,
     attempts: job.attempts,
     joined_at: job.joined_at,
-    // Places it gained by a move, a priority or aging, and how many jobs ahead joined later. Frames do not say it of a
-    // job that changed: it is counted here until the line is read again.
+    // Those that joined later have greater ones. A job that the server has not read since it was moved is new.
+    sequence: job.sequence ?? null,
+    // Places it gained by a move, a priority or aging. Frames do not say it of a job that changed: it is counted here
+    // until the line is read again.
     gained: job.gained ?? null,
-    placed_ahead: job.placed_ahead ?? null,
     estimate: !job.estimate ? null : {
       lower_bound: job.estimate.lower_bound,
       upper_bound: job.estimate.upper_bound,
@@ -86,15 +87,15 @@ export function createLine({ now = Date.now } = {}) {
     const index = placeOf(row);
     rows.splice(index, 1);
     byId.delete(id);
-    placedAhead(index, row, -1);
     for (const listener of changes) listener({ kind: reason, index, row });
   }
 
-  /** So many more jobs that joined later are ahead of the rows from `index` on. */
-  function placedAhead(index, { joined_at: joined }, by) {
-    for (let at = index; at < rows.length; at += 1) {
-      if (rows[at].joined_at < joined) rows[at].placed_ahead = Math.max(rows[at].placed_ahead + by, 0);
-    }
+  /** How many jobs ahead joined later. All jobs ahead are known, so this is as new as the order itself. */
+  function placedAhead(row) {
+    const end = placeOf(row);
+    let count = 0;
+    for (let at = 0; at < end; at += 1) if (rows[at].sequence > row.sequence) count += 1;
+    return count;
   }
 
   function put(row, before) {
@@ -114,9 +115,8 @@ export function createLine({ now = Date.now } = {}) {
       if (!isCounted) countMove(row, before.index, index);
     }
     row.gained ??= 0;
-    row.placed_ahead ??= 0;
+    row.sequence ??= Infinity;
     if (!isComplete && row.key > lastRead) return;
-    placedAhead(index, row, 1);
     rows.splice(index, 0, row);
     byId.set(row.id, row);
     for (const listener of changes) listener({ kind: before ? "moved" : "joined", index, row });
@@ -124,14 +124,12 @@ export function createLine({ now = Date.now } = {}) {
 
   function keepKnown(row, known) {
     row.gained ??= known.gained;
-    row.placed_ahead ??= known.placed_ahead;
+    row.sequence ??= known.sequence;
     row.estimate ??= known.estimate;
   }
 
   function countMove(row, from, to) {
-    const passed = rows.slice(Math.min(from, to), Math.max(from, to)).filter((each) => each.joined_at > row.joined_at).length;
     row.gained = Math.max(row.gained + from - to, 0);
-    row.placed_ahead = Math.max(row.placed_ahead + (to > from ? passed : -passed), 0);
   }
 
   function apply(frame) {
@@ -141,7 +139,7 @@ export function createLine({ now = Date.now } = {}) {
 
   function applyChanges({ changed, gone }) {
     const inLine = changed.filter((job) => job.state === "queued" && (job.task !== undefined || byId.has(job.id)))
-      .map((job) => (job.task === undefined ? { ...byId.get(job.id), ...job, key: keyText(job), changedAt: now(), gained: null, placed_ahead: null } : lean(job, now())));
+      .map((job) => (job.task === undefined ? { ...byId.get(job.id), ...job, key: keyText(job), changedAt: now(), gained: null } : lean(job, now())));
     const staying = new Set(inLine.map((row) => row.id));
     const started = new Set(changed.filter((job) => ["starting", "running"].includes(job.state)).map((job) => job.id));
     for (const [id] of gone) if (!staying.has(id)) remove(id, started.has(id) || !changed.length ? "started" : "left");
@@ -152,9 +150,9 @@ export function createLine({ now = Date.now } = {}) {
   /** What changes without the job itself: of many rows at once, so it is not worth a mark. It moves no row. */
   function refineAll({ reasons = [], front = [] }) {
     for (const { waits_for: waitsFor, ids } of reasons) for (const id of ids) refine(id, { waits_for: waitsFor });
-    for (const [id, seconds, message, gained, placedAhead] of front) {
+    for (const [id, seconds, message, gained] of front) {
       const [lower, likely, upper] = seconds ?? [];
-      refine(id, { estimate: { lower_bound: lower, estimate_seconds: likely, upper_bound: upper, message }, gained, placed_ahead: placedAhead });
+      refine(id, { estimate: { lower_bound: lower, estimate_seconds: likely, upper_bound: upper, message }, gained });
     }
   }
 
@@ -237,6 +235,7 @@ export function createLine({ now = Date.now } = {}) {
   function insertRead(row) {
     const known = byId.get(row.id);
     if (known !== undefined) rows.splice(placeOf(known), 1);
+    row.sequence ??= Infinity;
     rows.splice(indexOf(row.key), 0, row);
     byId.set(row.id, row);
   }
@@ -289,6 +288,7 @@ export function createLine({ now = Date.now } = {}) {
     take,
     readTo,
     reload,
+    placedAhead,
     place: (id) => (byId.has(id) ? placeOf(byId.get(id)) + 1 : null),
     get isComplete() {
       return isComplete;
