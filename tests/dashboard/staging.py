@@ -8,10 +8,21 @@ import qo
 from qo.values import Lease, Registration, TaskOptions
 
 
-async def register(queue: qo.Queue, name: str, *, tasks: tuple[str, ...] = ("build",), capacity: int = 4) -> None:
+async def register(
+    queue: qo.Queue, name: str, *, tasks: tuple[str, ...] = ("build",), capacity: int = 4, turn_after: int = 8
+) -> None:
     options = tuple(TaskOptions(name=task) for task in tasks)
-    registration = Registration(name=name, instance=name, tasks=options, capacity=capacity, host="host-1", pid=4321)
-    await queue.store.register(registration)
+    await queue.store.register(
+        Registration(
+            name=name,
+            instance=name,
+            tasks=options,
+            capacity=capacity,
+            host="host-1",
+            pid=4321,
+            turn_after=turn_after,
+        )
+    )
 
 
 async def start(

@@ -88,13 +88,14 @@ async def test_slots_above_a_lowered_limit_go_when_they_are_released(page: Page,
 
 
 async def test_a_slot_is_kept_for_the_one_whose_turn_it_is(page: Page, served: Service) -> None:
-    async def answer(route: Route) -> None:
-        found = await (await route.fetch()).json()
-        await route.fulfill(json=found | {"kept": "patient-job", "limit": 2})
-
     await served.queue.set_limit("gpu", 2)
+    await served.queue.set_limit("api", 2)
+    await register(served.queue, "worker-1", turn_after=1)
     await start(served.queue, "a", groups=["gpu"])
-    await page.route("**/api/concurrency/gpu", answer)
+    await start(served.queue, "b", groups=["api"])
+    await served.queue.submit("build", id="patient-job", groups=["gpu", "api"])
+    await served.queue.set_limit("api", 1)
+    assert await start(served.queue, "c", groups=["api"]) == []  # it looks at the patient job and puts it aside
 
     await page.goto("/#/groups/gpu")
 
