@@ -98,5 +98,5 @@ async def test_the_first_rows_are_told_how_they_moved_since_they_joined(
             moved = {row[0]: row for row in await next_part(client, "front")}
 
     nobody = "not known yet: no worker runs task build"
-    assert first == [[name, None, nobody, 0, 0] for name in ("a", "b", "c")]
-    assert moved == {"c": ["c", None, nobody, 2, 0], "a": ["a", None, nobody, 0, 1], "b": ["b", None, nobody, 0, 1]}
+    assert first == [[name, None, nobody, 0] for name in ("a", "b", "c")]
+    assert moved == {"c": ["c", None, nobody, 2], "a": ["a", None, nobody, 0], "b": ["b", None, nobody, 0]}

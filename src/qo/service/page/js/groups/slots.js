@@ -1,6 +1,7 @@
 // The slots of a group: numbered cells, and who holds them.
 import { html, signal, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { Problem, get, path, send } from "../api.js";
+import { Question, useFocusBack } from "../components/ask.js";
 import { JobLink, Since } from "../components/parts.js";
 import { attempt, toast } from "../components/toast.js";
 import { absolute, counted, moment, number, shortId, span } from "../format.js";
@@ -109,6 +110,7 @@ export function Holders({ group }) {
 
 function Holder({ group, slot, isExtra }) {
   const [asks, setAsks] = useState(false);
+  const row = useFocusBack(asks);
   const { job, name, isSeen } = holderOf(slot);
   const left = (moment(slot.expires_at) - now.value) / 1000;
   const who = job
@@ -118,11 +120,10 @@ function Holder({ group, slot, isExtra }) {
       : html`<span class="mono" title=${slot.holder}>${name}</span>`;
   if (asks) {
     const what = isSeen ? "The job stops and goes back to its place in line, with an attempt spent." : "The holder loses this slot and all others of the same lease.";
-    return html`<tr><td data-label="slot"><b class="mono">#${slot.slot_id}</b></td><td colspan="5"><span class="asks"><span>${what}</span>
-      <button type="button" class="small danger" onClick=${() => (setAsks(false), release(group, slot))}>Release slot ${slot.slot_id}</button>
-      <button type="button" class="small" ref=${(button) => button?.focus()} onClick=${() => setAsks(false)}>Keep it</button></span></td></tr>`;
+    return html`<tr><td data-label="slot"><b class="mono">#${slot.slot_id}</b></td><td colspan="5"><${Question} name=${`Release slot ${slot.slot_id}?`}
+      text=${what} yes=${`Release slot ${slot.slot_id}`} act=${() => release(group, slot)} keep=${() => setAsks(false)} /></td></tr>`;
   }
-  return html`<tr data-step tabindex="-1">
+  return html`<tr ref=${row} data-step tabindex="-1">
     <td data-label="slot"><span><b class="mono">#${slot.slot_id}</b>${isExtra && html` <small class="amber">goes when released</small>`}</span></td>
     <td data-label="holder"><span>${who}</span></td>
     <td data-label="on" class="worker">${slot.worker_id ? html`<a href=${link("workers", slot.worker_id)} title=${slot.worker_id}>${slot.worker_id}</a>` : html`<small>a caller</small>`}</td>

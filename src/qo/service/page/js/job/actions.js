@@ -1,6 +1,7 @@
 // What can be done with one job: only what its state allows, said in place before it is done.
-import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { html } from "../../vendor/preact.js";
 import { path, send } from "../api.js";
+import { Ask } from "../components/ask.js";
 import { Menu } from "../components/menu.js";
 import { Priority } from "../components/parts.js";
 import { attempt, toast, toastDone } from "../components/toast.js";
@@ -20,23 +21,6 @@ const ON_CANCEL = {
 /** Whether this visitor may cancel, confirm and retry: admins all jobs, users their own. */
 export function mayAct() {
   return canChange.value || session.value?.role === "user";
-}
-
-/** A button that says what will happen, then asks once. */
-export function Ask({ label, text, yes, no = "Keep it", kind = "", act }) {
-  const [asks, setAsks] = useState(false);
-  const button = useRef(null);
-  const wasAsked = useRef(false);
-  useEffect(() => {
-    if (asks || wasAsked.current) button.current?.focus();
-    wasAsked.current = asks;
-  }, [asks]);
-  if (!asks) return html`<button type="button" ref=${button} class=${kind} onClick=${() => setAsks(true)}>${label}</button>`;
-  return html`<span class="asks" role="group" aria-label=${label} onKeyDown=${(event) => event.key === "Escape" && setAsks(false)}>
-    <span>${text}</span>
-    <button type="button" class="danger" onClick=${() => (setAsks(false), act())}>${yes}</button>
-    <button type="button" ref=${button} onClick=${() => setAsks(false)}>${no}</button>
-  </span>`;
 }
 
 export function CancelButton({ job, read }) {

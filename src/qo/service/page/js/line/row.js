@@ -1,6 +1,7 @@
 // A row of the line: place, movement, priority, task, reason, range, and what can be done with it.
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { draggable } from "../../vendor/drag.js";
+import { Question } from "../components/ask.js";
 import { Menu } from "../components/menu.js";
 import { Movement, Priority, RangeBar, Since, movementWords } from "../components/parts.js";
 import { PRIORITIES, priority, rangeInWords } from "../format.js";
@@ -41,7 +42,7 @@ export function Row({ line, row, place, placedAhead, axis, top, isCurrent, isCar
     <span class="what"><a draggable=${false} tabindex=${stop} href=${link("jobs", row.id)} title=${row.id}><b>${row.task}</b>${row.project && html` <small>· ${row.project}</small>`}</a>
       <small><${Since} at=${row.joined_at} />${[row.user, row.tier].filter(Boolean).map((each) => ` · ${each}`).join("")}</small></span>
     ${asks
-      ? html`<${AskCancel} line=${line} row=${row} keep=${keep} />`
+      ? html`<${Question} name=${`Cancel ${nameOf(row)}?`} text="It leaves the line and does not run." yes="Cancel job" act=${() => cancel(line, row)} keep=${keep} />`
       : html`<span class="why"><${Reason} row=${row} /></span>
         <span class="when"><${RangeBar} estimate=${row.estimate} axis=${axis} /></span>
         ${mayChange && html`<span class="act">
@@ -100,15 +101,4 @@ function MoveMenu({ row, place, list, stop, ask }) {
       <button type="button" onClick=${() => to(Infinity)}>To the back</button>
       <button type="button" class="bad" onClick=${() => (close(), ask())}>Cancel the job</button>`;
   }}<//>`;
-}
-
-function AskCancel({ line, row, keep }) {
-  const no = useRef(null);
-  useEffect(() => no.current.focus(), []);
-  const onKeyDown = (event) => event.key === "Escape" && (event.stopPropagation(), keep());
-  return html`<span class="asks" role="group" aria-label=${`Cancel ${nameOf(row)}?`} onKeyDown=${onKeyDown}>
-    <span>It leaves the line and does not run.</span>
-    <button type="button" class="small danger" onClick=${() => (keep(), cancel(line, row))}>Cancel job</button>
-    <button type="button" class="small" ref=${no} onClick=${keep}>Keep it</button>
-  </span>`;
 }

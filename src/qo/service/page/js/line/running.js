@@ -1,6 +1,7 @@
 // What runs: stages as steps, how long against the usual time, attempt, worker, slots.
 import { html, signal, useEffect, useState } from "../../vendor/preact.js";
 import { Problem, get, path, send } from "../api.js";
+import { Ask } from "../components/ask.js";
 import { Card, Empty, JobLink, Since } from "../components/parts.js";
 import { attempt, toast } from "../components/toast.js";
 import { ago, moment, shortId, span } from "../format.js";
@@ -45,7 +46,6 @@ export function Running() {
 }
 
 function Run({ job }) {
-  const [asks, setAsks] = useState(false);
   const { stages, usual } = known.value[job.task] ?? { stages: [], usual: null };
   const seconds = (now.value - moment(job.started_at)) / 1000;
   return html`<li class="run" data-step tabindex="-1">
@@ -53,11 +53,8 @@ function Run({ job }) {
     <span class="time"><${Since} at=${job.started_at} />${usual !== null && html` <small title="median of the last runs">usually ${span(usual)}</small>`}</span>
     <${Steps} job=${job} stages=${stages} share=${usual ? Math.min(seconds / usual, 1) : null} />
     <span class="held mono" title=${`${slotsOf(job.id)}\nworker ${job.worker ?? "unknown"}`}>${slotsOf(job.id) || job.worker}</span>
-    ${canChange.value && (asks
-      ? html`<span class="asks"><span>It stops where it is, and its slots are free.</span>
-          <button type="button" class="small danger" onClick=${() => (setAsks(false), stop(job))}>Cancel job</button>
-          <button type="button" class="small" onClick=${() => setAsks(false)}>Keep it</button></span>`
-      : html`<button type="button" class="quiet cancel" aria-label=${`Cancel ${job.task} ${shortId(job.id)}`} onClick=${() => setAsks(true)}>Cancel</button>`)}
+    ${canChange.value && html`<${Ask} label="Cancel" name=${`Cancel ${job.task} ${shortId(job.id)}`} kind="quiet cancel" size="small"
+      text="It stops where it is, and its slots are free." yes="Cancel job" act=${() => stop(job)} />`}
   </li>`;
 }
 
