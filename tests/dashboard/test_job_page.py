@@ -151,7 +151,8 @@ async def test_what_was_promised_stands_against_the_wait(page: Page, served: Ser
     await page.goto("/#/jobs/one")
 
     history = card(page, "What happened")
-    await expect(history.locator(".promised")).to_contain_text("promised 2–5 min")
+    await expect(history.locator(".promised")).to_contain_text(re.compile(r"promised at \d\d:\d\d:\d\d 2–5 min"))
+    await expect(history.locator(".promised")).to_contain_text("started after")
     await expect(history.locator(".promised")).to_contain_text("earlier than promised")
 
 

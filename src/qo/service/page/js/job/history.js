@@ -79,13 +79,14 @@ function Promised({ job }) {
   const waited = ((started ?? (ENDED.has(job.state) ? moment(job.finished_at) : now.value)) - made) / 1000;
   const axis = Math.max(upper, waited, 1) * 1.1;
   const at = (seconds) => `${(seconds / axis) * 100}%`;
+  const label = started !== null ? "started after" : ENDED.has(job.state) ? "waited" : "waits since then";
   const verdict = started !== null
     ? waited < lower ? "earlier than promised" : waited <= upper ? "inside the range" : "later than promised"
     : ENDED.has(job.state) ? "it never started" : waited > upper ? "it is late" : "so far";
   return html`<div class=${`promised ${waited > upper ? "late" : ""}`}>
-    <span><small>promised</small> <b title=${`promised at ${absolute(made)}`}>${range(lower, upper)}</b></span>
+    <span><small>promised at <time title=${absolute(made)}>${timeOfDay(made)}</time></small> <b>${range(lower, upper)}</b></span>
     <span class="track" aria-hidden="true"><span class="span" style=${{ left: at(lower), right: `calc(100% - ${at(upper)})` }}></span><span class="tick" style=${{ left: at(waited) }}></span></span>
-    <span><small>${started === null ? "waits" : "waited"}</small> <b>${span(waited)}</b> <small>${verdict}</small></span>
+    <span><small>${label}</small> <b>${span(waited)}</b>${started === null ? " " : ", "}<small>${verdict}</small></span>
   </div>`;
 }
 

@@ -55,7 +55,7 @@ function Days({ query }) {
   const failed = of((each) => each.failed, 0);
   const total = ended.reduce((sum, each) => sum + each, 0);
   const note = `${counted(total, "job")} ended, ${number(failed.reduce((sum, each) => sum + each, 0))} failed${found.is_complete ? "" : " · only the newest jobs that the store keeps"}`;
-  return html`<div class="charts">
+  return html`<div class="charts three">
     <${Card} title="Jobs by day" id="ended" note=${note}>
       <${Chart} id="ended" name="Jobs of each day that ended and failed" at=${at} series=${[
         { name: "ended", values: ended, colour: "--accent-mid", kind: "bars" },
