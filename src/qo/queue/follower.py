@@ -20,8 +20,9 @@ TRY_AGAIN_SECONDS = 1.0
 PAGE = 1000
 HANDED_OUT_AT_ONCE = 128
 """After so many events watchers get a turn to read. Fewer than an inbox holds: a watcher that reads is never reset."""
-WOKEN_AT_ONCE = 16
-"""After so many watchers were woken, other work of the loop gets a turn: a request must not wait for thousands."""
+WOKEN_AT_ONCE = 4
+"""After so many watchers were woken, other work of the loop gets a turn. Each of them takes a tenth of a millisecond to
+send its event, and a request that comes meanwhile waits for them several times."""
 TURN_SECONDS = 0.001
 BETWEEN_READS_SECONDS = 0.02
 """A busy feed changes hundreds of times a second. What comes within this time is read at once."""

@@ -21,9 +21,12 @@ log = logging.getLogger("qo.positions")
 
 TICK_SECONDS = 1.0
 """How often positions are read while a job in line is watched, and so how often a watcher gets one at most."""
-TOLD_AT_ONCE = 16
-"""After so many watchers were told, other work of the event loop gets a turn: a request must not wait for thousands."""
-TURN_SECONDS = 0.002
+READ_AT_ONCE = 64
+"""For so many watchers jobs and estimates are read together."""
+TOLD_AT_ONCE = 4
+"""After so many watchers were told, other work of the event loop gets a turn. Each of them takes a tenth of a
+millisecond to send its news, and a request that comes meanwhile waits for them several times."""
+TURN_SECONDS = 0.001
 
 Estimates = Callable[[Sequence[Job]], Awaitable[Sequence[Estimate | None]]]
 
@@ -127,15 +130,15 @@ class Positions:
             for watched in self._watched
             if watched.job_id in places and watched.is_due(places[watched.job_id].position, now, self._every_seconds)
         ]
-        for first in range(0, len(due), TOLD_AT_ONCE):
-            if first:
-                await asyncio.sleep(TURN_SECONDS)
-            await self._tell(due[first : first + TOLD_AT_ONCE], places, now)
+        for first in range(0, len(due), READ_AT_ONCE):
+            await self._tell(due[first : first + READ_AT_ONCE], places, now)
 
     async def _tell(self, due: Sequence[Watched], places: dict[str, Place], now: float) -> None:
         jobs = await self._jobs_of(due, places)
         estimates = dict(zip(jobs, await self._estimates(list(jobs.values())), strict=True))
-        for watched in due:
+        for number, watched in enumerate(due, 1):
+            if number % TOLD_AT_ONCE == 0:
+                await asyncio.sleep(TURN_SECONDS)
             if watched in self._watched and watched.job_id in jobs:  # it may have left meanwhile
                 place = places[watched.job_id]
                 watched.tell(News(place, place_message(place), estimates[watched.job_id]), now)

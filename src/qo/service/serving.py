@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,10 @@ from qo.service.shared import Shared
 from qo.worker.signals import heeding_signals
 
 log = logging.getLogger("qo.service")
+
+THREADS_SWITCH_SECONDS = 0.0005
+"""A request waits at most so long for the interpreter while a thread works out estimates. Python's own 5 ms are added
+to it each time that it reads something."""
 
 
 async def open_server(queue: Queue, *, move_on: bool = False, keys: Keys | None = None) -> Server:
@@ -46,6 +51,7 @@ async def serve(queue: Queue) -> None:
     # What was loaded until now stays. Looking through it again and again would stop all requests for 15 ms each time.
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(THREADS_SWITCH_SECONDS)
     with heeding_signals(server):
         await server.run()
 

@@ -85,12 +85,14 @@ async def test_a_client_that_was_away_for_too_many_events_gets_the_present_state
     by_hand = await start(queue)
     async with app.served() as served, stopped_client(served, path_of(job.id)) as stopped:
         await until(lambda: _has_open(app, 1))
+        beside = asyncio.create_task(_watch_to_its_end(queue, job.id))
         await by_hand.has_said(*[LARGE] * 100)  # it is blocked now
         await until(lambda: _is_blocked(served))
         for _ in range(3):
             await by_hand.has_done(*range(MOST_EVENTS))
         await by_hand.is_at("testing")
         await by_hand.succeeds()
+        await soon(beside)  # now the watcher that is blocked has been given everything, too
         text = await soon(_read_all(stopped))
 
     assert text.count("event: reset") == 1
@@ -162,6 +164,11 @@ async def _is_only_one_left(things: Collection[object]) -> bool:
 
 async def _is_none_left(things: Collection[object]) -> bool:
     return not things
+
+
+async def _watch_to_its_end(queue: qo.Queue, job_id: str) -> None:
+    async for _ in queue.watch(job_id):
+        pass
 
 
 async def _is_blocked(served: Served) -> bool:
