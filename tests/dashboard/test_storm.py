@@ -20,17 +20,13 @@ from tests.service.conftest import Service
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 PRIORITIES = (10, 20, 35, 50, 70, 90)
 CHANGES_A_SECOND = 50
+HALF_A_MINUTE = 30 * CHANGES_A_SECOND
 WAITING = 10_000
 MOST_BYTES_A_CHANGE = 30 * 1024 / CHANGES_A_SECOND
 """Under 30 KB a second on the wire."""
 MOST_HEAP_GROWTH = 10 * 1024 * 1024
 LONGEST_TASK_MS = 100
 MOST_ROWS = 60
-
-
-def in_the_gate(small: int, whole: int) -> pytest.MarkDecorator:
-    """A small number of rounds in the gate, the whole of them nightly."""
-    return pytest.mark.parametrize("rounds", [small, pytest.param(whole, marks=pytest.mark.nightly)])
 
 
 class Storm:
@@ -97,14 +93,13 @@ async def all_ids_shown(page: Page) -> list[str]:
     return [found[place] for place in sorted(found)]
 
 
-@in_the_gate(150, 2000)
-async def test_the_order_is_that_of_the_store_after_random_changes(page: Page, served: Service, rounds: int) -> None:
+async def test_the_order_is_that_of_the_store_after_random_changes(page: Page, served: Service) -> None:
     storm = Storm(served.queue, seed=19)
     await storm.submit(60)
     await page.goto("/")
     await expect(page.locator(ROWS).first).to_be_visible()
 
-    for _ in range(rounds):
+    for _ in range(2000):
         await storm.change()
     await served.queue.submit("build", id="last", priority=99)
     expected = [job.id for job in await served.queue.jobs(status="queued", limit=500)]
@@ -115,8 +110,7 @@ async def test_the_order_is_that_of_the_store_after_random_changes(page: Page, s
     assert await all_ids_shown(page) == expected
 
 
-@in_the_gate(6, 100)
-async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, served: Service, rounds: int) -> None:
+async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, served: Service) -> None:
     storm = Storm(served.queue, seed=7, leaving=0)  # rows that leave may leave nothing to press under the pointer
     await storm.submit(60)
     await page.goto("/")
@@ -130,7 +124,7 @@ async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, se
 
     pressed: list[tuple[str, str]] = []
     async with storm.going_on():
-        for press in range(rounds):
+        for press in range(100):
             await page.mouse.move(first["x"] + 10, first["y"] + 10 + 46 * (press % 5))
             await page.mouse.down()
             await asyncio.sleep(0.05 * (press % 4))
@@ -167,11 +161,11 @@ async def heap_bytes(session: CDPSession) -> int:
     return used
 
 
-@in_the_gate(300, 15_000)  # six seconds, five minutes
+@pytest.mark.parametrize("rounds", [HALF_A_MINUTE, pytest.param(10 * HALF_A_MINUTE, marks=pytest.mark.nightly)])
 async def test_a_long_line_in_a_storm_is_light_on_wire_memory_and_document(
     page: Page, served: Service, rounds: int
 ) -> None:
-    is_whole = rounds > 1000
+    is_whole = rounds > HALF_A_MINUTE
     for first in range(0, WAITING, 1000):
         await served.queue.submit_many([qo.New("build", id=f"j{first + number:05}") for number in range(1000)])
     await register(served.queue, "worker-1")
