@@ -228,7 +228,7 @@ BEGINNINGS = re.findall(
     shpat_ shpss_ shpca_ shppa_ dop_v1_ doo_v1_ glsa_ lin_api_ ntn_ NRAK- figd_ sbp_ nfp_ rubygems_ dckr_pat_ pscale_
     LTAI EAAA ATATT ATCTT AGE-SECRET-KEY- CLOJARS_ github_pat_ glpat- glptt- gldt- glrt- glcbt- glagent- gloas- xoxb-
     xoxp- xoxa- xoxr- xoxs- xoxe- xoxe. xoxc- xoxd- xapp- sk-proj- sk-svcacct- sk-admin- sk-ant- sk-or- sk-lf- AIza
-    ya29. GOCSPX- pypi-A hvs. hvb. dp.pt. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
+    ya29. GOCSPX- pypi-A hvs. hvb. sk-live- sk-test- dp.pt. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
     """,
 )
 BEGINNING_WITH_A_PART_OF_ITS_OWN = r"SG\.[\w-]{16,}+\."

@@ -133,7 +133,7 @@ TOKEN_BEGINNINGS = _words("""
 LONG_TOKEN_BEGINNINGS = _words(r"""
     github_pat_ glpat- glptt- gldt- glrt- glcbt- glagent- gloas- xoxb- xoxp- xoxa- xoxr- xoxs- xoxe- xoxe\. xoxc- xoxd-
     xapp- sk-proj- sk-svcacct- sk-admin- sk-ant- sk-or- sk-lf- AIza ya29\. GOCSPX- pypi-A SG\.[\w-]{16,}+\. hvs\. hvb\.
-    dp\.pt\. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
+    sk-live- sk-test- dp\.pt\. sntrys_ sq0atp- sq0csp- sb_secret_ PMAK- pat-na1-
 """)
 IPV4 = r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])"
 PORT = r"(?:/[0-9]{1,3})?(?::[0-9]{1,5})?(?![0-9])"
