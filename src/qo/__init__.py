@@ -39,6 +39,7 @@ from qo.errors import (
 
 if TYPE_CHECKING:
     from qo import sync
+    from qo.clock import Clock
     from qo.event import AuditEntry, Event
     from qo.job import (
         Attempt,
@@ -103,6 +104,7 @@ _LAZY = {
     "Basis": ("qo.job", "Basis"),
     "Block": ("qo.limits.block", "Block"),
     "Blocked": ("qo.policy.why", "Blocked"),
+    "Clock": ("qo.clock", "Clock"),
     "ConcurrencyManager": ("qo.limits.by_hand", "ConcurrencyManager"),
     "ConcurrencyStatus": ("qo.values", "GroupStatus"),
     "Context": ("qo.worker.context", "Context"),
@@ -162,6 +164,7 @@ __all__ = [
     "Basis",
     "Block",
     "Blocked",
+    "Clock",
     "ConcurrencyManager",
     "ConcurrencyStatus",
     "Context",

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+from qo.clock import Clock
 from qo.errors import InvalidValue
 from qo.event import Event
 from qo.job import Job, SubmitOptions, Task
@@ -250,11 +251,12 @@ def connect(
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
     timeout: float = connecting.TIMEOUT_SECONDS,
+    clock: Clock | None = None,
 ) -> Queue:
     """`qo.connect`, blocking."""
     loop = BlockingLoop()
     try:
-        connected = connecting.connect(url, namespace=namespace, settings=settings, timeout=timeout)
+        connected = connecting.connect(url, namespace=namespace, settings=settings, timeout=timeout, clock=clock)
         return Queue(loop.wait(connected), loop)
     except BaseException:
         loop.close()

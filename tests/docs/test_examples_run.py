@@ -67,7 +67,7 @@ def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
     # Only the plugin that the page names: the others that are installed here take seconds to load.
     printed = python(tmp_path, "-m", "pytest", "-q", "-p", "pytest_asyncio.plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
-    assert "3 passed" in printed
+    assert "6 passed" in printed
 
 
 def test_the_program_of_the_page_on_migrating_runs_in_two_processes(tmp_path: Path) -> None:
