@@ -48,12 +48,10 @@ if TYPE_CHECKING:
         Job,
         JobError,
         JobHistory,
-        New,
         Progress,
         Promise,
         Reached,
         State,
-        Task,
         Upgrade,
         Usage,
     )
@@ -68,6 +66,7 @@ if TYPE_CHECKING:
         project_semaphore,
         user_semaphore,
     )
+    from qo.new_job import New, Task
     from qo.notify.signing import verify as verify_webhook
     from qo.policy.analytics import Analytics, GroupFigures, PromiseFigures, Series, WaitSeries
     from qo.policy.estimates.newcomer import NewEstimate
@@ -94,7 +93,7 @@ _LAZY = {
     "Start": ("qo.policy.promises", "Start"),
     "Admitted": ("qo.queue.queue", "Admitted"),
     "JobsPage": ("qo.values", "JobsPage"),
-    "Task": ("qo.job", "Task"),
+    "Task": ("qo.new_job", "Task"),
     "TaskFunction": ("qo.worker.declared", "TaskFunction"),
     "TaskMaker": ("qo.worker.declared", "TaskMaker"),
     "WorkerNumbers": ("qo.worker.numbers", "WorkerNumbers"),
@@ -123,7 +122,7 @@ _LAZY = {
     "Limit": ("qo.values", "Limit"),
     "Limiter": ("qo.limits.limiter", "Limiter"),
     "LimiterMetrics": ("qo.limits.metrics", "LimiterMetrics"),
-    "New": ("qo.job", "New"),
+    "New": ("qo.new_job", "New"),
     "NewEstimate": ("qo.policy.estimates.newcomer", "NewEstimate"),
     "ParentStatus": ("qo.values", "ParentStatus"),
     "Progress": ("qo.job", "Progress"),

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 from qo.clock import Clock
 from qo.errors import InvalidValue
 from qo.event import Event
-from qo.job import Job, SubmitOptions, Task
+from qo.job import Job
 from qo.limits import by_hand as manager
 from qo.limits import semaphore
 from qo.loops.blocking import Blocking, BlockingLoop
+from qo.new_job import SubmitOptions, Task
 from qo.policy.checks import shown
 from qo.queue import connect as connecting
 from qo.queue import queue

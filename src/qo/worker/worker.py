@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue
 from qo.forking import when_forked
-from qo.job import Task as TaskOfProgram
+from qo.new_job import Task as TaskOfProgram
 from qo.policy.checks import check_name_or_none, check_number, check_task
 from qo.queue.queue import Queue, check_queue
 from qo.queue.task import name_of
