@@ -98,14 +98,18 @@ class Upgrade(msgspec.Struct, frozen=True):
     """The offer to a user of a lower tier, shown with their position."""
 
     message: str
+    """A sentence for the user."""
     url: str
+    """Where the user gets the higher tier: `[queue] upgrade_url`."""
 
 
 class Basis(StrEnum):
     """The basis of an estimate."""
 
     MEASURED = "measured"
+    """Runs of such jobs have ended and were measured."""
     FIRST_GUESS = "first_guess"
+    """No such run has ended yet, so it rests on the tier's first guess."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -132,7 +136,9 @@ class Reached(msgspec.Struct, frozen=True, gc=False):
     """A state or stage that a job went into."""
 
     status: str
+    """The state or the stage."""
     at: datetime
+    """When the job went into it."""
 
 
 LOST, REVOKED = "lost", "revoked"
@@ -146,28 +152,41 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
 
     number: int
+    """Which run of the job it was, from 1."""
     worker: str
+    """The worker that ran it."""
     slots: dict[str, int]
+    """The number of its slot in each limited group."""
     started_at: datetime
+    """When it was claimed."""
     ended_at: datetime
+    """When it was over."""
     outcome: str
+    """The state that it led to, or `lost` or `revoked`."""
     debug_id: str | None = None
+    """Finds its error in the worker's log."""
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The first estimate of a job: it was to start so many seconds after `made_at`."""
 
     made_at: datetime
+    """When the estimate was made."""
     lower_bound: float
+    """In seconds from then."""
     upper_bound: float
+    """In seconds from then."""
 
 
 class JobHistory(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job's last 32 states and stages, its last 10 attempts, and what its user was first promised."""
 
     states: tuple[Reached, ...] = ()
+    """The states and stages that it went into, oldest first."""
     attempts: tuple[Attempt, ...] = ()
+    """Its runs that are over, oldest first."""
     promise: Promise | None = None
+    """The first range that its user was told."""
 
 
 class Job(msgspec.Struct, Generic[Result_co], frozen=True, kw_only=True, gc=False):

@@ -78,6 +78,7 @@ class Queue(_Closing):
 
     @property
     def settings(self) -> Settings:
+        """The settings that it was connected with."""
         return self.asynchronous.settings
 
     submit_many = Blocking(queue.Queue.submit_many)
@@ -179,6 +180,7 @@ class Worker:
 
     @property
     def name(self) -> str:
+        """The given name, or one made from host and process."""
         return self.asynchronous.name
 
     run_until_idle = Blocking(worker.Worker.run_until_idle)

@@ -57,7 +57,9 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that was submitted. `known`: it was there before, under its id or its unique key."""
 
     job: Job
+    """The job, as it was stored."""
     known: bool
+    """Whether it was there before, under its id or its unique key."""
 
 
 class Queue(Changing, Forecasting, Results, Limiting):
