@@ -47,6 +47,12 @@ def test_a_quiet_worker_logs_only_warnings(call: Callable[..., Call], app: Path,
     assert "It cannot be done." in done.out
 
 
+def test_a_worker_logs_the_whole_path_of_its_file(call: Callable[..., Call], app: Path, tmp_path: Path) -> None:
+    worked = call("worker", "app:worker", "--burst")
+
+    assert f"SQLite file {tmp_path / 'qo.db'}: an acknowledged job survives" in worked.out
+
+
 def test_workers_are_listed_with_their_tasks_and_load(call: Callable[..., Call], worker: Process) -> None:
     people, programs = call("workers"), call("workers", "--json")
 

@@ -50,7 +50,7 @@ class Access:
             self.promise = "memory: jobs live as long as this process"
         else:
             self.location = location_of(path)
-            self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
+            self.promise = f"{self.location}: an acknowledged job survives any crash and a power loss"
         db = self._prepared()
         self._checkpointer = None if self._in_memory else Checkpointer(self._trouble, db)
         self._watch = None if self._in_memory else connect(self._trouble, writes=False)
