@@ -39,6 +39,7 @@ from qo.errors import (
 
 if TYPE_CHECKING:
     from qo import sync
+    from qo.clock import Clock
     from qo.event import AuditEntry, Event
     from qo.job import (
         Attempt,
@@ -47,12 +48,10 @@ if TYPE_CHECKING:
         Job,
         JobError,
         JobHistory,
-        New,
         Progress,
         Promise,
         Reached,
         State,
-        Task,
         Upgrade,
         Usage,
     )
@@ -67,6 +66,7 @@ if TYPE_CHECKING:
         project_semaphore,
         user_semaphore,
     )
+    from qo.new_job import New, Task
     from qo.notify.signing import verify as verify_webhook
     from qo.policy.analytics import Analytics, GroupFigures, PromiseFigures, Series, WaitSeries
     from qo.policy.estimates.newcomer import NewEstimate
@@ -93,7 +93,7 @@ _LAZY = {
     "Start": ("qo.policy.promises", "Start"),
     "Admitted": ("qo.queue.queue", "Admitted"),
     "JobsPage": ("qo.values", "JobsPage"),
-    "Task": ("qo.job", "Task"),
+    "Task": ("qo.new_job", "Task"),
     "TaskFunction": ("qo.worker.declared", "TaskFunction"),
     "TaskMaker": ("qo.worker.declared", "TaskMaker"),
     "WorkerNumbers": ("qo.worker.numbers", "WorkerNumbers"),
@@ -103,6 +103,7 @@ _LAZY = {
     "Basis": ("qo.job", "Basis"),
     "Block": ("qo.limits.block", "Block"),
     "Blocked": ("qo.policy.why", "Blocked"),
+    "Clock": ("qo.clock", "Clock"),
     "ConcurrencyManager": ("qo.limits.by_hand", "ConcurrencyManager"),
     "ConcurrencyStatus": ("qo.values", "GroupStatus"),
     "Context": ("qo.worker.context", "Context"),
@@ -121,7 +122,7 @@ _LAZY = {
     "Limit": ("qo.values", "Limit"),
     "Limiter": ("qo.limits.limiter", "Limiter"),
     "LimiterMetrics": ("qo.limits.metrics", "LimiterMetrics"),
-    "New": ("qo.job", "New"),
+    "New": ("qo.new_job", "New"),
     "NewEstimate": ("qo.policy.estimates.newcomer", "NewEstimate"),
     "ParentStatus": ("qo.values", "ParentStatus"),
     "Progress": ("qo.job", "Progress"),
@@ -162,6 +163,7 @@ __all__ = [
     "Basis",
     "Block",
     "Blocked",
+    "Clock",
     "ConcurrencyManager",
     "ConcurrencyStatus",
     "Context",

@@ -94,6 +94,7 @@ class JobNotFound(QoError):
             f"There is no job {job_id!r}: it was never submitted here, or it ended and its retention has passed."
         )
         self.job_id = job_id
+        """The id that was asked for."""
 
 
 class ParentNotFound(QoError):
@@ -102,6 +103,7 @@ class ParentNotFound(QoError):
     def __init__(self, parent: str) -> None:
         super().__init__(f"There is no parent {parent!r}: no job kept here names it.")
         self.parent = parent
+        """The parent that was asked for."""
 
 
 class SlotNotFound(QoError):
@@ -110,7 +112,9 @@ class SlotNotFound(QoError):
     def __init__(self, group: str, slot_id: int) -> None:
         super().__init__(f"Slot {slot_id} of group {group!r} is not held; see who holds what with the group's status.")
         self.group = group
+        """The group."""
         self.slot_id = slot_id
+        """The number of the slot."""
 
 
 class LeaseLost(QoError):
@@ -122,7 +126,9 @@ class LeaseLost(QoError):
             "Stop the work; somebody else may be doing it."
         )
         self.holder = holder
+        """The id of the job, or the caller's name."""
         self.token = token
+        """The token of the lease that is lost."""
 
 
 class LeaseAlive(QoError):
@@ -145,7 +151,9 @@ class InvalidTransition(QoError):
         reason = f" and cannot become {wanted}; allowed now: {allowed}" if rule is None else f"; {rule}"
         super().__init__(f"{subject} is {present}{reason}.")
         self.present = present
+        """The present state or stage."""
         self.wanted = wanted
+        """The one that was asked for."""
 
 
 class MoveRefused(QoError):
@@ -158,6 +166,7 @@ class AuditEntryNotFound(QoError):
     def __init__(self, entry_id: int) -> None:
         super().__init__(f"There is no entry {entry_id} in the audit trail; it may have been removed since.")
         self.entry_id = entry_id
+        """The id that was asked for."""
 
 
 class UndoRefused(QoError):
@@ -174,7 +183,9 @@ class NoResult(QoError):
     def __init__(self, sentence: str, *, job_id: str, task: str) -> None:
         super().__init__(sentence)
         self.job_id = job_id
+        """The id of the job."""
         self.task = task
+        """Its task."""
 
 
 class JobFailed(NoResult):
@@ -191,9 +202,13 @@ class JobFailed(NoResult):
             task=task,
         )
         self.attempts = attempts
+        """How often it was started."""
         self.message = message
+        """A sentence for the user."""
         self.detail = detail
+        """More about it, without secrets."""
         self.debug_id = debug_id
+        """Finds the whole error in the worker's log."""
 
 
 class JobCancelled(NoResult):
@@ -207,6 +222,7 @@ class JobCancelled(NoResult):
             task=task,
         )
         self.message = message
+        """What the person who cancelled it said, if anything."""
 
 
 class SubmitRefused(QoError):
@@ -248,7 +264,9 @@ class HistoryFull(SubmitRefused):
             'one with `qo record`, or set on_full = "drop" under [history] to go on without them.'
         )
         self.waiting = waiting
+        """How many records wait for the recorder."""
         self.most = most
+        """How many may wait: `[history] outbox_max`."""
 
 
 class QueueFull(SubmitRefused):
@@ -263,9 +281,13 @@ class QueueFull(SubmitRefused):
         guess = ", a first guess" if is_guess else ""
         super().__init__(f"The system is busy, try again in {said}{guess} ({waiting} jobs in line, cap {cap}).")
         self.is_guess = is_guess
+        """Whether `retry_after` is only a guess."""
         self.waiting = waiting
+        """How many jobs are in line."""
         self.cap = cap
+        """How many may be: `[queue] cap`."""
         self.retry_after = retry_after
+        """When trying again will probably help."""
 
 
 class Retry(Exception):
@@ -275,7 +297,8 @@ class Retry(Exception):
         self, message: str = "The handler asked for another attempt.", *, after: float | timedelta | None = None
     ):
         super().__init__(message)
-        self.after = None if after is None else _checked_span(after)
+        self.after: timedelta | None = None if after is None else _checked_span(after)
+        """How long to wait before the next attempt. None: the usual delay."""
 
 
 def _checked_span(after: float | timedelta) -> timedelta:

@@ -16,10 +16,15 @@ class Event(msgspec.Struct, frozen=True):
     """
 
     id: int
+    """The cursor of the event: `queue.watch(job_id, after=id)` goes on behind it."""
     at: datetime
+    """When it happened, on the store's clock."""
     kind: str
+    """What happened: a state, or one of the kinds on the page about events."""
     subject: str
+    """The id of the job, or the name of the group or user."""
     detail: dict[str, Any]
+    """More about it, by kind."""
 
 
 STAGE = "stage"
@@ -77,11 +82,20 @@ class AuditEntry(msgspec.Struct, frozen=True):
     """
 
     id: int
+    """Grows with time; `queue.undo` takes it."""
     at: datetime
+    """When it was done."""
     by: str | None
+    """The name that was given with it."""
     action: str
+    """What was done: `submit`, `priority`, `move`, `limit`, `pause`, …"""
     subject: str
+    """The id of the job, or the name of the group or user."""
     detail: dict[str, Any]
+    """What was changed, such as the old value and the new one."""
     role: str | None = None
+    """The role of the author's key. Only over HTTP."""
     address: str | None = None
+    """Where the request came from. Only over HTTP."""
     batch: str | None = None
+    """What the entries of one action have in common. Only over HTTP."""

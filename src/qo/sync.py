@@ -14,12 +14,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
+from qo.clock import Clock
 from qo.errors import InvalidValue
 from qo.event import Event
-from qo.job import Job, SubmitOptions, Task
+from qo.job import Job
 from qo.limits import by_hand as manager
 from qo.limits import semaphore
 from qo.loops.blocking import Blocking, BlockingLoop
+from qo.new_job import SubmitOptions, Task
 from qo.policy.checks import shown
 from qo.queue import connect as connecting
 from qo.queue import queue
@@ -76,6 +78,7 @@ class Queue(_Closing):
 
     @property
     def settings(self) -> Settings:
+        """The settings that it was connected with."""
         return self.asynchronous.settings
 
     submit_many = Blocking(queue.Queue.submit_many)
@@ -177,6 +180,7 @@ class Worker:
 
     @property
     def name(self) -> str:
+        """The given name, or one made from host and process."""
         return self.asynchronous.name
 
     run_until_idle = Blocking(worker.Worker.run_until_idle)
@@ -250,11 +254,12 @@ def connect(
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
     timeout: float = connecting.TIMEOUT_SECONDS,
+    clock: Clock | None = None,
 ) -> Queue:
     """`qo.connect`, blocking."""
     loop = BlockingLoop()
     try:
-        connected = connecting.connect(url, namespace=namespace, settings=settings, timeout=timeout)
+        connected = connecting.connect(url, namespace=namespace, settings=settings, timeout=timeout, clock=clock)
         return Queue(loop.wait(connected), loop)
     except BaseException:
         loop.close()

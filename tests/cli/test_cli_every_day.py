@@ -47,6 +47,12 @@ def test_a_quiet_worker_logs_only_warnings(call: Callable[..., Call], app: Path,
     assert "It cannot be done." in done.out
 
 
+def test_a_worker_logs_the_whole_path_of_its_file(call: Callable[..., Call], app: Path, tmp_path: Path) -> None:
+    worked = call("worker", "app:worker", "--burst")
+
+    assert f"SQLite file {tmp_path / 'qo.db'}: an acknowledged job survives" in worked.out
+
+
 def test_workers_are_listed_with_their_tasks_and_load(call: Callable[..., Call], worker: Process) -> None:
     people, programs = call("workers"), call("workers", "--json")
 
@@ -84,6 +90,33 @@ def test_pausing_a_group_that_nobody_uses_warns_and_names_the_nearest(
     assert "Did you mean 'provider:ollama'?" in slip.err
     assert slip.code == 0
     assert used.err == everything.err == ""
+
+
+def test_resuming_what_is_not_paused_says_so_and_names_what_is(call: Callable[..., Call]) -> None:
+    call("queue", "pause", "provider:ollama")
+
+    slip, everything = call("queue", "resume", "provider:olama"), call("queue", "resume")
+    resumed, again = (call("queue", "resume", "provider:ollama") for _ in range(2))
+
+    assert slip.out == "provider:olama was not paused; paused are provider:ollama.\n"
+    assert everything.out == "global was not paused; paused are provider:ollama.\n"
+    assert resumed.out == "Resumed provider:ollama.\n"
+    assert again.out == "provider:ollama was not paused; nothing is.\n"
+    assert {done.code for done in (slip, everything, resumed, again)} == {0}
+
+
+def test_a_status_that_is_no_state_is_said_to_be_taken_for_a_stage(
+    call: Callable[..., Call], submit: Callable[..., str]
+) -> None:
+    submit("t")
+
+    state, slip = call("jobs", "--status", "failed"), call("jobs", "--status", "fialed")
+
+    assert state.out == "There are no such jobs.\n"
+    assert slip.out == (
+        "There are no such jobs. 'fialed' is no state, so it was taken for a stage; the states are queued, scheduled, "
+        "waiting, starting, running, confirming, succeeded, failed, cancelled and ready.\n"
+    )
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

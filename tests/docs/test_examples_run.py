@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.processes import Process
 
 PROGRAMS = ["README.md", "how-to/app-builder.md", "how-to/llm-gateway.md", "running.md", "semaphores.md"]
 """Pages whose blocks are one program that needs nothing else. tests/test_wheel.py runs the README's files."""
+OTHER_QUEUE = re.compile(r"^```py\n# (\w+): [\w.]+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HERE = ["how-to/migrating.md", "how-to/testing.md", "how-to/web.md"]
 ELSEWHERE = {
     "how-to/opentelemetry.md": "tests/docs/test_task_pages.py",
@@ -67,18 +70,37 @@ def test_the_tests_of_the_page_on_testing_pass(tmp_path: Path) -> None:
     # Only the plugin that the page names: the others that are installed here take seconds to load.
     printed = python(tmp_path, "-m", "pytest", "-q", "-p", "pytest_asyncio.plugin", PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
-    assert "3 passed" in printed
+    assert "6 passed" in printed
 
 
-def test_the_program_of_the_page_on_migrating_runs_in_two_processes(tmp_path: Path) -> None:
+MIGRATED = {
+    ("mails", "signup"): "ada@example.com is on news",
+    ("thumbnails", "upload"): "a.png is 64 wide",
+    ("fetching", "crawl"): "example.com is fetched by qo",
+    ("invoices", "checkout"): "7 is printed",
+}
+"""The module with the tasks, the program that submits, and what it prints."""
+
+
+@pytest.mark.parametrize(("tasks", "program"), MIGRATED)
+def test_each_program_of_the_page_on_migrating_runs_in_two_processes(tasks: str, program: str, tmp_path: Path) -> None:
     page = examples_of(DOCS / "how-to/migrating.md")
     page.write_files(tmp_path)
+    assert set(page.files) == {f"{name}.py" for names in MIGRATED for name in names}
     with Process(
-        [COMMAND, "worker", "app:worker"], cwd=tmp_path, env=environment(), stderr=subprocess.STDOUT
+        [COMMAND, "worker", f"{tasks}:worker"], cwd=tmp_path, env=environment(), stderr=subprocess.STDOUT
     ) as worker:
-        worker.until("runs subscribe")
+        worker.until(" runs ")
 
-        assert python(tmp_path, "submit.py") == "ada@example.com is on news\n"
+        assert python(tmp_path, f"{program}.py") == f"{MIGRATED[tasks, program]}\n"
+
+
+def test_the_programs_for_other_queues_on_the_page_on_migrating_can_be_parsed() -> None:
+    blocks = OTHER_QUEUE.findall((DOCS / "how-to/migrating.md").read_text())
+
+    assert {queue for queue, _ in blocks} == {"Celery", "RQ", "arq", "Dramatiq"}
+    for _, text in blocks:
+        ast.parse(text)
 
 
 CALLS = """

@@ -73,11 +73,16 @@ def test_every_field_of_a_value_has_a_row(kind: str) -> None:
         assert [name for name in public if f"| `{name}` |" not in section] == []
 
 
-@pytest.mark.parametrize("kind", ["Job", "New", "Usage", "Estimate", "Progress", "JobError", "SlotInfo", "Upgrade"])
-def test_every_field_of_what_programs_read_and_write_most_is_explained(kind: str) -> None:
-    described = class_attributes(getattr(qo, kind))
+def test_every_field_and_attribute_is_explained() -> None:
+    """No row of a table of fields, members or attributes has an empty last cell."""
+    pages = {name: text for name, text in PAGES.items() if name not in ("commands.md", "http.md")}
+    empty = re.compile(r"^\|.*\|  \|$", re.MULTILINE)
 
-    assert [name for name, field in described.items() if not field.text and name not in {"message", "url"}] == []
+    assert [(name, row) for name, text in pages.items() for row in empty.findall(text)] == []
+
+
+def test_the_variables_of_an_error_are_not_among_its_attributes() -> None:
+    assert list(class_attributes(qo.QueueFull)) == ["is_guess", "waiting", "cap", "retry_after"]
 
 
 def section_of(name: str) -> str:

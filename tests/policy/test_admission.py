@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qo.errors import InvalidPriority, InvalidSubmit, PayloadTooLarge, QueueFull, SubmitRefused, UnknownTier
-from qo.job import New
+from qo.new_job import New
 from qo.policy.admission import encode_payload, find_tier, make_submission, milliseconds, retry_after, standing_of
 from qo.settings import BUILT_IN_TIERS, QueueSettings, Settings, Tier
 from qo.values import Limit, Source, Standing, Submission

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qo.errors import InvalidSubmit
-from qo.job import New
+from qo.new_job import New
 from qo.policy.start_by import LatestStart, latest_start, never_in_time
 
 NOON = datetime(2026, 3, 11, 12, tzinfo=UTC)

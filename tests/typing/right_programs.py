@@ -141,6 +141,10 @@ async def connecting() -> None:
     assert_type(await qo.connect(), qo.Queue)
     assert_type(await qo.connect(Path("jobs.db"), namespace="a", settings={"queue": {"cap": 5}}), qo.Queue)
     assert_type(await qo.connect("redis://localhost", timeout=0.5), qo.Queue)
+    clock = qo.Clock(datetime(2026, 3, 1, tzinfo=UTC))
+    assert_type(await qo.connect("memory://", clock=clock), qo.Queue)
+    clock.advance(days=1, hours=0.5)
+    clock.advance_to(clock.now() + timedelta(minutes=1))
 
 
 async def handling(queue: qo.Queue) -> None:
@@ -225,7 +229,7 @@ async def slots_by_hand(queue: qo.Queue) -> None:
 
 
 def without_await() -> None:
-    with qo.sync.connect("memory://", settings={"queue": {"cap": 5}}) as queue:
+    with qo.sync.connect("memory://", settings={"queue": {"cap": 5}}, clock=qo.Clock()) as queue:
         assert_type(queue, qo.sync.Queue)
         job = queue.submit("build", {"name": "a"}, user="ada")
         assert_type(job, qo.Job)

@@ -23,7 +23,7 @@ from qo.store.bucket import BucketSlots
 from qo.store.redis.store import RedisStore
 from qo.values import Bounds
 from qo.worker import shared_slots
-from qo.worker.cron import CronEntry, fire
+from qo.worker.cron import CronEntry, Ticks, fire
 from qo.worker.store_time import StoreTime
 from tests.servers.bucket import shared_bucket_server
 from tests.stores import StoreUnderTest
@@ -94,7 +94,7 @@ async def test_a_worker_s_cron_entries_go_by_the_time_of_the_store(
 ) -> None:
     given: asyncio.Future[StoreTime] = asyncio.get_running_loop().create_future()
 
-    async def note(entry: CronEntry, queue: qo.Queue, store_time: StoreTime) -> None:
+    async def note(ticks: Ticks, queue: qo.Queue, store_time: StoreTime) -> None:
         given.set_result(store_time)
 
     monkeypatch.setattr("qo.worker.background.fire", note)
@@ -112,7 +112,9 @@ async def test_a_cron_entry_fires_at_the_store_s_time(skewed: qo.Queue) -> None:
     tick = at.replace(second=0, microsecond=0) + timedelta(minutes=2)
     # Early enough for a busy machine: once the tick has passed, the next one is a minute away.
     just_before = StoreTime(round(tick.timestamp() * 1000) - 1500)
-    firing = asyncio.create_task(fire(CronEntry(name="c", expression="* * * * *", task="work"), skewed, just_before))
+    ticks = Ticks(CronEntry(name="c", expression="* * * * *", task="work"))
+    ticks.begin(just_before.now())
+    firing = asyncio.create_task(fire(ticks, skewed, just_before))
     job_id = f"cron:c@{tick:%Y-%m-%dT%H:%MZ}"
     try:
         async with asyncio.timeout(10), aclosing(skewed.follower.follow(job_id, after=0)) as events:

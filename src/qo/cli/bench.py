@@ -15,7 +15,7 @@ from qo.cli.output import show_json
 from qo.cli.progress import Progress
 from qo.cli.running import on_queue
 from qo.cli.terminal import note, say
-from qo.job import New
+from qo.new_job import New
 from qo.queue.queue import Queue
 from qo.store.open import sqlite_file
 from qo.values import Keep, UpkeepRules

@@ -344,11 +344,11 @@ async def log_summary(queue: qo.Queue) -> float:
         if group.limit is not None and (group.group in SETTINGS["concurrency"]["limits"] or group.active >= group.limit)
     ]
     log.info(
-        "-- %d in line, %d running%s, %d ask for a confirmation; %s",
+        "-- %d in line, %d running%s, %d ask for a confirmation%s",
         figures.waiting,
         figures.running,
         f" ({', '.join(f'{stage} {count}' for stage, count in sorted(stages.items()))})" if stages else "",
         len(asking),
-        ", ".join(groups),
+        f"; {', '.join(groups)}" if groups else "",
     )
     return SUMMARY_EVERY_SECONDS

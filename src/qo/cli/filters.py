@@ -12,7 +12,8 @@ from qo.job import Job
 from qo.policy.checks import check_name
 from qo.queue.queue import Queue
 
-STATUSES = "queued, scheduled, waiting, starting, running, confirming, succeeded, failed, cancelled, ready or a stage"
+STATES = ("queued", "scheduled", "waiting", "starting", "running", "confirming", "succeeded", "failed", "cancelled")
+STATUSES = f"{', '.join(STATES)}, ready or a stage"
 MOST_OF_A_PAGE = 500
 
 _OPTIONS = (

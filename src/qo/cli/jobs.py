@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from qo.cli.filters import STATUSES, filters, listed
+from qo.cli.filters import STATES, STATUSES, filters, listed
 from qo.cli.job_ids import id_column
 from qo.cli.options import Target, store_options
 from qo.cli.output import show_json, show_table
@@ -14,7 +14,7 @@ from qo.cli.running import reading
 from qo.cli.table import LEAST, Column
 from qo.cli.terminal import note, say
 from qo.cli.wording import COLOURS, brief_age, brief_attempts
-from qo.job import Basis, Job
+from qo.job import READY, Basis, Job
 from qo.policy.estimates.base import NOW
 from qo.policy.words import brief_range
 
@@ -37,11 +37,18 @@ def jobs(target: Target, *, limit: int, **wanted: Any) -> None:
         show_json(found)
     elif not found:
         given = any(value is not None for value in wanted.values())
-        say("There are no such jobs." if given else "There are no jobs.")
+        say("There are no such jobs." + _about_status(wanted["status"]) if given else "There are no jobs.")
     else:
         show_jobs(found)
         if len(found) == limit:
             say(f"These are the first {limit}; see more with --limit.")
+
+
+def _about_status(status: str | None) -> str:
+    """What to say of a status that is a slip, as far as the command can tell."""
+    if status is None or status in (*STATES, READY):
+        return ""
+    return f" {status!r} is no state, so it was taken for a stage; the states are {', '.join(STATES)} and {READY}."
 
 
 def show_jobs(found: list[Job]) -> None:

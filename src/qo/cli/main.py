@@ -50,7 +50,7 @@ Exit codes:
     0  done
     1  it failed, was refused, was not found or did not end in time
     2  the call was wrong: an unknown option, a value that is not allowed
-    3  the store cannot be reached
+    3  the store cannot be reached, or there is none yet
   130  interrupted by Ctrl-C
 
 --url, --namespace and --json are understood by every command. Settings come from the nearest .qo.toml, QO_URL and

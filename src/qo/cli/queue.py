@@ -117,21 +117,30 @@ def priority(target: Target, *, job_id: str | None, priority: int | None, parent
 
 
 def _set_paused(target: Target, group: str, *, paused: bool, by: str | None) -> None:
-    async def set_paused(line: Queue) -> tuple[GroupStatus, str | None]:
-        await (line.pause(group, by=by) if paused else line.resume(group, by=by))
-        return await line.limit(group), await unused_warning(line, group) if paused else None
+    which = "everything" if group == GLOBAL else group
 
-    status, warning = on_queue(target, set_paused, creates=paused)
-    if warning is not None:
-        warn(warning, as_json=target.as_json)
+    async def pause(line: Queue) -> tuple[GroupStatus, str]:
+        await line.pause(group, by=by)
+        if (warning := await unused_warning(line, group)) is not None:
+            warn(warning, as_json=target.as_json)
+        status = await line.limit(group)
+        return status, f"Paused {which}: nobody new starts, {counted(status.active, 'holder')} may finish."
+
+    async def resume(line: Queue) -> tuple[GroupStatus, str]:
+        was_paused = (await line.limit(group)).paused
+        await line.resume(group, by=by)
+        status = await line.limit(group)
+        if was_paused:
+            return status, f"Resumed {which}."
+        others = [other.group for other in await line.limits() if other.paused]
+        still = f"paused are {', '.join(others)}" if others else "nothing is"
+        return status, f"{group} was not paused; {still}."
+
+    status, sentence = on_queue(target, pause if paused else resume, creates=paused)
     if target.as_json:
         show_json(group_as_json(status))
-        return
-    which = "everything" if group == GLOBAL else group
-    if paused:
-        say(f"Paused {which}: nobody new starts, {counted(status.active, 'holder')} may finish.")
     else:
-        say(f"Resumed {which}.")
+        say(sentence)
 
 
 def group_as_json(status: GroupStatus) -> dict[str, Any]:

@@ -168,7 +168,7 @@ async def _follow(queue: Queue, job_id: str, seconds: float | None, after: int |
         return await asyncio.wait_for(follow(queue, job_id, after=after), seconds)
     except TimeoutError:
         raise Timeout(
-            f"Job {job_id!r} has not ended within {seconds} seconds; it goes on without you waiting."
+            f"Job {job_id!r} has not ended within {seconds:g} seconds; it goes on without you waiting."
         ) from None
 
 

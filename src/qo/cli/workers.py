@@ -26,7 +26,7 @@ def workers(target: Target) -> None:
     else:
         _show(found)
         busy, capacity = sum(each.running for each in found), sum(each.capacity for each in found)
-        say(f"{counted(len(found), 'worker')}, {busy} of {capacity} places in use.")
+        say(f"{counted(len(found), 'worker')}, {busy} of a capacity of {capacity} in use.")
 
 
 def _show(found: list[WorkerInfo]) -> None:

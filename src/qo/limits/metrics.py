@@ -82,10 +82,15 @@ class Sample(NamedTuple):
     """A number as Prometheus wants it."""
 
     name: str
+    """The metric's name."""
     kind: Literal["gauge", "counter"]
+    """Its kind for Prometheus."""
     help: str
+    """What it counts, in words."""
     labels: Mapping[str, str]
+    """Its labels with their values, such as the group."""
     value: float
+    """The number."""
 
 
 def metrics_of(figures: Figures) -> LimiterMetrics:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from qo import chance, ids
-from qo.clock import Clock, system_ms
+from qo.clock import Clock, ReadClock, system_ms
 from qo.job import moment
 from qo.loops.background import Background, LoopThread, Work
 from qo.threads import in_thread
@@ -27,7 +27,7 @@ class CallInThread(Protocol):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    clock: Clock = system_ms
+    clock: ReadClock = system_ms
     """Returns whole milliseconds since 1970. Only the store's clock decides; this one is for words and estimates."""
     monotonic: Callable[[], float] = time.monotonic
     """Returns seconds that nobody sets. May be called from any thread."""
@@ -41,6 +41,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """Starts work, under a name, that goes on while the caller's event loop is blocked."""
     call_in_thread: CallInThread = in_thread
     """Makes a call that takes long beside the event loop, and returns its answer."""
+
+    @property
+    def test_clock(self) -> Clock | None:
+        """The clock that a test sets, which is the store's too. None where time passes by itself."""
+        return self.clock if isinstance(self.clock, Clock) else None
 
     def now(self) -> datetime:
         """This machine's time, for words such as "tomorrow"."""

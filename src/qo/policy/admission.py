@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from qo.errors import InvalidSubmit, InvalidValue, PayloadTooLarge, UnknownTier
-from qo.job import New
+from qo.new_job import New
 from qo.policy.checks import check_name, check_number
 from qo.policy.json_value import encode_json
 from qo.policy.ordering import parse_priority

@@ -23,7 +23,9 @@ class WaitSeries(msgspec.Struct, frozen=True, kw_only=True):
     """The starts of one priority in each minute, and how long these jobs had waited, all together."""
 
     started: list[int]
+    """How many jobs were claimed."""
     waited_seconds: list[float]
+    """How long they had waited, all together."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +34,15 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
     """When the first minute began."""
     submitted: list[int]
+    """Jobs that were submitted."""
     started: list[int]
+    """Jobs that were claimed."""
     succeeded: list[int]
+    """Jobs that succeeded."""
     failed: list[int]
+    """Jobs that failed for good."""
     cancelled: list[int]
+    """Jobs that were cancelled."""
     repeated: list[int]
     """Attempts that failed and will be repeated."""
     depth: list[int | None]
@@ -48,7 +55,9 @@ class PromiseFigures(msgspec.Struct, frozen=True, kw_only=True):
     """How many jobs started inside the range that they were first promised, and how many did not."""
 
     kept: int
+    """How many started inside their range."""
     missed: int
+    """How many started before or after it."""
 
 
 class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,23 +66,34 @@ class GroupFigures(msgspec.Struct, frozen=True, kw_only=True):
     for has them."""
 
     group: str
+    """The group, or a kind of groups."""
     acquired: int
+    """How many slots were taken."""
     rejected: int
+    """How often a job or caller found no free slot."""
     median_wait_seconds: int | None
     """Half of those that took a slot had waited for at most so long. It is rounded up to a power of two."""
     acquired_by_minute: list[int] = []
+    """How many were taken in each minute."""
     rejected_by_minute: list[int] = []
+    """How often there was none in each minute."""
 
 
 class Analytics(msgspec.Struct, frozen=True, kw_only=True):
     """The line now, and the last `minutes`."""
 
     waiting: int
+    """How many jobs are in line."""
     running: int
+    """How many jobs run."""
     workers: int
+    """How many workers live."""
     capacity: int
+    """How many jobs these workers run at once, at most."""
     minutes: int
+    """How many minutes the figures cover."""
     submitted: int
+    """How many jobs were submitted."""
     ended: dict[str, int]
     """How many jobs ended in each state. `scheduled` counts attempts that will be repeated."""
     average_wait_seconds: dict[int, float]
@@ -81,8 +101,11 @@ class Analytics(msgspec.Struct, frozen=True, kw_only=True):
     average_run_seconds: float | None
     """The average run of the jobs that succeeded."""
     finished_per_minute: float
+    """How many jobs succeeded in a minute, on average."""
     promise: PromiseFigures
+    """How many jobs started in the range that they were promised."""
     series: Series
+    """The same minute by minute."""
     groups: list[GroupFigures]
     """Those first where most did not get a slot, then those where most slots were taken."""
     starts: list[Start] = []

@@ -14,12 +14,19 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The first start of a job. All seconds count from the promise."""
 
     job: str
+    """The id of the job."""
     task: str
+    """Its task."""
     started_at: datetime
+    """When it was claimed."""
     waited_seconds: float
+    """How long that was after the promise."""
     lower_bound: float
+    """The earliest start that was promised."""
     upper_bound: float
+    """The latest start that was promised."""
     kept: bool
+    """Whether it started in between."""
 
 
 def starts_of(jobs: Iterable[Job]) -> list[Start]:

@@ -26,7 +26,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from qo.errors import InvalidSubmit
-from qo.job import New
+from qo.new_job import New
 from qo.policy.words import exact_span, full_time
 from qo.spans import Span, checked_ms
 from qo.values import Submission

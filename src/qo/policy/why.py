@@ -26,9 +26,13 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """A holder of a slot that the job needs. `holder` is None where the reader may not see its name."""
 
     group: str
+    """The group."""
     slot_id: int
+    """The number of the slot."""
     holder: str | None
+    """The id of the job, or the caller's name."""
     since: datetime
+    """When it took the slot."""
 
 
 class Blocked(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,19 +43,28 @@ class Blocked(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     group: str
+    """The group."""
     limit: int | None
+    """How many slots it has. None: unlimited."""
     active: int
+    """How many hold a slot now."""
     paused: bool = False
+    """Whether nobody new starts in it."""
     closed_until: datetime | None = None
+    """When a group that is kept in a bucket, and was full there, is tried again."""
     is_kept: bool = False
+    """Whether its free slot is kept for somebody before this job."""
     kept_for: str | None = None
+    """That job or caller, if the reader may see its name."""
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
     """`sentence` is for people; the other fields are the facts behind it."""
 
     job_id: str
+    """The id of the job."""
     state: State
+    """Its state."""
     sentence: str
     """All reasons, in words."""
     ahead: int | None = None
@@ -73,6 +86,7 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
     """The worker that holds the job, else the worker of its task that the store heard of last, live or not."""
     worker_heard_at: datetime | None = None
+    """When the worker that holds it, or else the last worker of its task, was last heard of."""
 
 
 def explain(

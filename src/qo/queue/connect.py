@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from qo.errors import SettingsError
+from qo.clock import Clock
+from qo.errors import InvalidValue, SettingsError
+from qo.loops.system import SYSTEM, System
 from qo.policy.checks import check_name, check_seconds, shown
 from qo.queue.queue import Queue
 from qo.settings import Settings, load_settings
@@ -21,6 +23,7 @@ async def connect(
     namespace: str | None = None,
     settings: Settings | Mapping[str, Any] | None = None,
     timeout: float = TIMEOUT_SECONDS,
+    clock: Clock | None = None,
 ) -> Queue:
     """Open the queue at a url; without one, at the url in `.qo.toml` or `QO_URL`, else at `sqlite:///qo.db`.
 
@@ -28,9 +31,14 @@ async def connect(
     whole settings from `qo.settings`.
     `timeout` is how many seconds this call, and each later one on the queue, waits for a store that is away or, of
     SQLite, that another process keeps locked; then it raises StoreAway. Web requests want fewer than 10 seconds.
+    `clock` is one that a test sets, for `memory://` and SQLite files.
     """
     check_seconds("timeout", timeout)
-    return await _connect(url, namespace=namespace, settings=settings, waits=False, timeout_seconds=timeout)
+    if clock is not None and not isinstance(clock, Clock):
+        raise InvalidValue(f"clock is {shown(clock)}; give a qo.Clock, which a test moves forward.")
+    return await _connect(
+        url, namespace=namespace, settings=settings, waits=False, timeout_seconds=timeout, clock=clock
+    )
 
 
 async def connect_when_there(settings: Settings | Mapping[str, Any] | None = None) -> Queue:
@@ -46,6 +54,7 @@ async def _connect(
     settings: Settings | Mapping[str, Any] | None,
     waits: bool,
     timeout_seconds: float | None,
+    clock: Clock | None = None,
 ) -> Queue:
     if settings is not None and not isinstance(settings, Settings | Mapping):
         raise SettingsError(f"settings is {shown(settings)}; give a mapping such as {{'queue': {{'cap': 5}}}}.")
@@ -53,7 +62,9 @@ async def _connect(
     if namespace is not None:
         check_name("namespace", namespace)
     checked = None if url is None else _checked_url(url)
-    return await open_queue(chosen, url=checked, namespace=namespace, waits=waits, timeout_seconds=timeout_seconds)
+    return await open_queue(
+        chosen, url=checked, namespace=namespace, waits=waits, timeout_seconds=timeout_seconds, clock=clock
+    )
 
 
 async def open_queue(
@@ -64,6 +75,7 @@ async def open_queue(
     create: bool = True,
     waits: bool = False,
     timeout_seconds: float | None = None,
+    clock: Clock | None = None,
 ) -> Queue:
     """The same with whole settings. Without `create`, raises NoStoreYet where there is no store yet. Without a timeout,
     the store's own holds."""
@@ -74,8 +86,9 @@ async def open_queue(
         create=create,
         waits=waits,
         timeout_seconds=timeout_seconds,
+        clock=clock,
     )
-    return Queue(store, settings)
+    return Queue(store, settings, system=SYSTEM if clock is None else System(clock=clock))
 
 
 def _checked_url(url: str | Path) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import msgspec
 
 from qo.errors import InvalidValue
-from qo.job import Basis, Job, New
+from qo.job import Basis, Job
+from qo.new_job import New
 from qo.policy.admission import make_submission, standing_of
 from qo.policy.checks import check_group, shown
 from qo.policy.estimates.base import not_known

@@ -16,10 +16,11 @@ import msgspec
 
 from qo.errors import HistoryFull, InvalidSubmit, InvalidValue, PhaseTaken, QueueFull, SubmitRefused
 from qo.forking import leave_behind, when_forked
-from qo.job import Basis, Job, New, SubmitOptions, Task
+from qo.job import Basis, Job
 from qo.loops.gathering import MOST_PER_CALL, Gathering, in_portions
 from qo.loops.portions import Portion, payload_size, submission_count
 from qo.loops.system import SYSTEM, System
+from qo.new_job import New, SubmitOptions, Task
 from qo.policy.admission import make_submission, retry_after
 from qo.policy.checks import shown
 from qo.policy.estimates.durations import capacity_among
@@ -56,7 +57,9 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job that was submitted. `known`: it was there before, under its id or its unique key."""
 
     job: Job
+    """The job, as it was stored."""
     known: bool
+    """Whether it was there before, under its id or its unique key."""
 
 
 class Queue(Changing, Forecasting, Results, Limiting):

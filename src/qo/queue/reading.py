@@ -119,7 +119,7 @@ class Reading(QueueBase):
                     pass
 
         if not await within(timeout, until_ended()):
-            raise Timeout(f"Job {job_id!r} has not ended within {timeout} seconds; it goes on without you waiting.")
+            raise Timeout(f"Job {job_id!r} has not ended within {timeout:g} seconds; it goes on without you waiting.")
         return await self.get(job_id)
 
     async def watch(self, job_id: str, *, after: int | None = None) -> AsyncGenerator[Event]:

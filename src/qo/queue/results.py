@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from qo.errors import JobCancelled, JobFailed
-from qo.job import Job, JobError, State, Task
+from qo.job import Job, JobError, State
+from qo.new_job import Task
 from qo.policy.checks import check_name
 from qo.queue.reading import Reading
 from qo.queue.task import check_task_or_none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from qo.errors import InvalidValue
-from qo.job import Task
+from qo.new_job import Task
 from qo.policy.checks import shown
 
 

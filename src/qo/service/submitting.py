@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from qo.errors import InvalidSubmit
-from qo.job import New
+from qo.new_job import New
 from qo.policy.checks import MAX_COUNT, shown
 from qo.policy.ordering import parse_priority
 from qo.queue.queue import Admitted

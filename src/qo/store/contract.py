@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from qo.clock import Clock
+from qo.clock import ReadClock
 from qo.job import Job
 from qo.store.outbox import Outbox
 from qo.store.reading import Reading
@@ -60,7 +60,7 @@ class Store(Reading, Protocol):
     location: str
     """Where the store is, in words and without any password."""
     bounds: Bounds
-    clock: Clock | None
+    clock: ReadClock | None
     """The clock that decides about time. None stands for the store's own: the server's on Redis, that of the machine
     that the file is on with SQLite. Only tests and simulations set one."""
 

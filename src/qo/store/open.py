@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import quote, unquote
 
+from qo.clock import Clock
 from qo.errors import SettingsError
 from qo.store.contract import Store
 from qo.store.namespaces import encoded_namespace
@@ -30,6 +31,7 @@ async def open_store(
     create: bool = True,
     waits: bool = False,
     timeout_seconds: float | None = None,
+    clock: Clock | None = None,
 ) -> Store:
     """Open the store that a url names. Raises SettingsError for a url no store understands.
 
@@ -38,10 +40,15 @@ async def open_store(
     `accept_eviction`: a Redis server that may throw jobs away when its memory is full is used all the same.
     `create` False: raises NoStoreYet where nobody has made the store yet. `waits`: for a store that is away until it is
     there, which the store logs. `timeout_seconds`: how long a call waits for a store that is away, or for the lock of
-    a file; without it, the store's own time holds.
+    a file; without it, the store's own time holds. `clock`: one that a test sets, and that decides about time.
     """
     # The derived methods of a store return a Coroutine, where pyright expects the CoroutineType of an `async def`.
     if is_redis(url):
+        if clock is not None:
+            raise SettingsError(
+                "clock is for tests on memory:// and SQLite files; a Redis server goes by its own time, so connect "
+                "without one."
+            )
         from qo.store.redis import RedisStore
 
         return await RedisStore.open(  # pyright: ignore[reportReturnType]
@@ -58,12 +65,15 @@ async def open_store(
             f"store.url names a bucket, which keeps slots and no jobs; use {ALLOWED} for jobs, and name the bucket as "
             "store under [concurrency], or with qo.ConcurrencyManager.open."
         )
-    from qo.store.sqlite import SQLiteStore
+    from qo.store.sqlite import ClockedSQLiteStore, SQLiteStore
 
+    kind = SQLiteStore if clock is None else ClockedSQLiteStore
     if url.rstrip("/") == "memory:" and url != "memory:":
-        return await SQLiteStore.open(":memory:", bounds=bounds)  # pyright: ignore[reportReturnType]
-    path = _in_namespace(_path_in(url), namespace)
-    opened = await SQLiteStore.open(path, bounds=bounds, create=create, waits=waits, busy_seconds=timeout_seconds)
+        opened = await kind.open(":memory:", bounds=bounds)
+    else:
+        path = _in_namespace(_path_in(url), namespace)
+        opened = await kind.open(path, bounds=bounds, create=create, waits=waits, busy_seconds=timeout_seconds)
+    opened.clock = clock
     return opened  # pyright: ignore[reportReturnType]
 
 

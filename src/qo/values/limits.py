@@ -12,18 +12,26 @@ class Source(IntEnum):
     """Where a group's limit comes from; the smaller number wins."""
 
     OPERATOR = 1
+    """A person, by `queue.set_limit`, the command or the dashboard."""
     CONFIGURATION = 2
+    """`[concurrency.limits]` of the settings."""
     TIER = 3
+    """The tier of the user or project."""
     TASK = 4
+    """`max_concurrent` of the task."""
     SUBMIT = 5
+    """`concurrency_limit` of a submit."""
 
 
 class Limit(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How many slots a group has, and who says so."""
 
     group: str
+    """The group."""
     slots: int
+    """How many slots it has."""
     source: Source
+    """Who says so."""
 
 
 class Unlimited(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -66,6 +74,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """`active` counts the live holders, `waiting` the jobs and callers that were put aside because of this group."""
 
     group: str
+    """The group."""
     limit: int | None = None
     """How many slots it has. None: unlimited."""
     source: Source | None = None

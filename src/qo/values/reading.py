@@ -65,7 +65,9 @@ class JobsPage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A part of the jobs, in order. `next` goes on behind it; None at the end."""
 
     jobs: tuple[Job, ...] = ()
+    """The jobs, in order."""
     next: str | None = None
+    """Goes on behind them. None at the end."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -170,7 +172,9 @@ class ParentStatus(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A parent and all its jobs that are kept."""
 
     parent: str
+    """Its name."""
     priority: int
+    """The priority that its new jobs get."""
     jobs: tuple[Job, ...]
     """The phases by number, then the jobs without a phase by submission. Of the jobs of one number, the cancelled come
     first."""

@@ -46,6 +46,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A live worker: its tasks, how many jobs it may run at once and how many it runs, and where it is."""
 
     name: str
+    """Its name, which no other live worker has."""
     instance: str = ""
     """Another one each time a worker of this name starts."""
     tasks: tuple[str, ...]

@@ -68,10 +68,12 @@ class Context:
 
     @property
     def job(self) -> Job:
+        """The job, as it was when it was claimed."""
         return self._lease.job
 
     @property
     def attempt(self) -> int:
+        """Which attempt of the job this is, from 1."""
         return self.job.attempts
 
     async def stage(self, name: str, message: str | None = None) -> None:
@@ -154,34 +156,42 @@ class ThreadContext:
 
     @property
     def job(self) -> Job:
+        """The job, as it was when it was claimed."""
         return self._context.job
 
     @property
     def token(self) -> str:
+        """Greater than any earlier holder's token: pass it to what you write to, so that it can reject late writes."""
         return self._context.token
 
     @property
     def slots(self) -> Mapping[str, int]:
+        """The number of the held slot, by limited group."""
         return self._context.slots
 
     @property
     def attempt(self) -> int:
+        """Which attempt of the job this is, from 1."""
         return self._context.attempt
 
     @property
     def checkpoint(self) -> Any:
+        """What an earlier run of this job saved, or None."""
         return self._context.checkpoint
 
     @property
     def state(self) -> Any:
+        """What the function under `@worker.lifespan` yields; None without one."""
         return self._context.state
 
     @property
     def cancelled(self) -> bool:
+        """The job is to stop. Look at this from time to time."""
         return self._context.cancelled
 
     @property
     def lost(self) -> bool:
+        """The lease is lost: another worker may be running this job by now, so stop."""
         return self._context.lost
 
     def stage(self, name: str, message: str | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from qo.clock import Clock
 from qo.errors import InvalidValue, QoError
 from qo.loops.repeating import repeat
 from qo.loops.trouble import Trouble
@@ -62,18 +63,45 @@ def define_entry(expression: str, task: str, data: Any, *, name: str | None, now
     return entry
 
 
-async def fire(entry: CronEntry, queue: Queue, store_time: StoreTime) -> None:
-    """Submit the job of every tick, until cancelled. Ticks that pass while no worker runs are left out."""
-    seen = store_time.now()
+class Ticks:
+    """The ticks of an entry that its worker has not submitted yet.
+
+    Ticks that pass while no worker runs are left out. On a clock that a test sets they are submitted when the worker
+    runs again: there, time passes only between two runs.
+    """
+
+    def __init__(self, entry: CronEntry, test_clock: Clock | None = None) -> None:
+        self.entry = entry
+        self._is_on_test_clock = test_clock is not None
+        self._after = None if test_clock is None else test_clock.now()
+
+    def begin(self, now: datetime) -> None:
+        """The worker begins to run."""
+        if not self._is_on_test_clock:
+            self._after = now
+
+    def next(self) -> datetime:
+        assert self._after is not None, "the worker does not run"
+        return self.entry.tick_after(self._after)
+
+    async def submit(self, tick: datetime, queue: Queue) -> None:
+        self._after = tick
+        await submit_tick(self.entry, tick, queue)
+
+    async def submit_due(self, queue: Queue, store_time: StoreTime) -> None:
+        while (tick := self.next()) <= store_time.now():
+            await self.submit(tick, queue)
+
+
+async def fire(ticks: Ticks, queue: Queue, store_time: StoreTime) -> None:
+    """Submit the job of every tick, until cancelled."""
 
     async def submit_next() -> None:
-        nonlocal seen
-        tick = entry.tick_after(seen)
+        tick = ticks.next()
         await sleep_until(tick, store_time)
-        seen = tick
-        await submit_tick(entry, tick, queue)
+        await ticks.submit(tick, queue)
 
-    trouble = Trouble(f"cron entry {entry.name} could not be submitted", log)
+    trouble = Trouble(f"cron entry {ticks.entry.name} could not be submitted", log)
     await repeat(submit_next, pause=lambda: 0.0, trouble=trouble, retry_seconds=SLEEP_AT_MOST_SECONDS)
 
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from qo.errors import InvalidValue
-from qo.job import Data, Result_co, Task
+from qo.job import Result_co
+from qo.new_job import Data, Task
 from qo.policy.checks import check_task, shown
 from qo.worker.task import Handler, define_task, result_reader
 from qo.worker.task import Task as Definition

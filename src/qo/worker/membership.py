@@ -39,7 +39,7 @@ class Membership:
         self.lifetime_ms = wanted.lifetime_ms
         self.is_lost = False
         """The last renewal found that the worker is not registered."""
-        self._store_time = StoreTime(monotonic=system.monotonic)
+        self._store_time = StoreTime(monotonic=system.monotonic, test_clock=system.test_clock)
 
     async def join(self) -> StoreTime:
         """Register under the wanted name, or under that name with the next free number. Replaces a worker of that name

@@ -11,13 +11,13 @@ from typing import Any, TypeVar, overload
 
 from qo.errors import InvalidValue
 from qo.forking import when_forked
-from qo.job import Task as TaskOfProgram
+from qo.new_job import Task as TaskOfProgram
 from qo.policy.checks import check_name_or_none, check_number, check_task
 from qo.queue.queue import Queue, check_queue
 from qo.queue.task import name_of
 from qo.worker.background import heartbeat, upkeep_and_cron
 from qo.worker.context import Context
-from qo.worker.cron import CronEntry, define_entry
+from qo.worker.cron import Ticks, define_entry
 from qo.worker.declared import TaskFunction, checked_tasks
 from qo.worker.draining import drained
 from qo.worker.exchange import Exchange, StoppedBeforeStart
@@ -55,7 +55,7 @@ class Worker:
         self.concurrency = chosen
         self._given_name = name
         self._tasks: dict[str, Task] = {}
-        self._cron: dict[str, CronEntry] = {}
+        self._cron: dict[str, Ticks] = {}
         self._lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
         self._around: Callable[[Context], AbstractAsyncContextManager[Any]] | None = None
         self._begin()
@@ -176,7 +176,7 @@ class Worker:
         entry = define_entry(expression, name_of(task), data, name=name, now=self.queue.system.now())
         if entry.name in self._cron:
             raise InvalidValue(f"Worker {self.name!r} already has a cron entry {entry.name!r}; give this one a name=.")
-        self._cron[entry.name] = entry
+        self._cron[entry.name] = Ticks(entry, self.queue.system.test_clock)
 
     async def run(self) -> None:
         """Work until stopped, by `stop()` or by SIGTERM or SIGINT. A store that is away is waited for."""
@@ -218,7 +218,7 @@ class Worker:
     @asynccontextmanager
     async def _alive(self, places: Places, *, waits: bool) -> AsyncIterator[Exchange]:
         """Registered, with heartbeat, upkeep and cron; at the end drained. `waits`: for a store that is away, where
-        `StoppedBeforeStart` is raised when the worker is stopped meanwhile."""
+        `StoppedBeforeStart` is raised when the worker is stopped meanwhile; without it, upkeep is done first."""
         queue, settings = self.queue, self.queue.settings
         places.open(worker=self.name, capacity=capacity_of(self._tasks.values(), self.concurrency, settings))
         exchange = Exchange(queue.store, places)
@@ -234,7 +234,7 @@ class Worker:
                 async with (
                     heartbeat(queue, places, membership, cursor=feed.cursor),
                     drained(places, exchange, grace_seconds=settings.worker.grace_secs),
-                    upkeep_and_cron(queue, self._cron.values(), store_time, cursor=feed.cursor),
+                    upkeep_and_cron(queue, [*self._cron.values()], store_time, cursor=feed.cursor, at_once=not waits),
                 ):
                     yield exchange
         finally:

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from qo.clock import Clock, system_ms
+from qo.clock import ReadClock, system_ms
 from qo.event import SIGNALS, Feed
 from qo.store.check import CHECKS
 from qo.store.contract import Store
@@ -22,7 +22,7 @@ LOOK_AGAIN_SECONDS = 0.05
 class ModelStore:
     """Every operation of the `Store` protocol; the model gets the time of `clock`."""
 
-    def __init__(self, bounds: Bounds | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, bounds: Bounds | None = None, clock: ReadClock | None = None) -> None:
         self.model = Model(bounds)
         self.bounds = self.model.bounds
         self.clock = clock

@@ -49,7 +49,7 @@ def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
 
 def _in(body: Sequence[ast.stmt], types: dict[str, ast.expr | None] | None = None) -> Iterator[Attribute]:
     for statement, following in zip(body, [*body[1:], None], strict=True):
-        target = _target(statement)
+        target = _target(statement, in_init=types is not None)
         if target is None:
             continue
         annotation: ast.expr | None = statement.annotation if isinstance(statement, ast.AnnAssign) else None
@@ -60,16 +60,19 @@ def _in(body: Sequence[ast.stmt], types: dict[str, ast.expr | None] | None = Non
         yield Attribute(target, kind, _docstring(following))
 
 
-def _target(statement: ast.stmt) -> str | None:
+def _target(statement: ast.stmt, *, in_init: bool) -> str | None:
+    """The attribute that a statement makes. Names in `__init__` are its own variables."""
     if isinstance(statement, ast.AnnAssign):
         target: ast.expr = statement.target
     elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
         target = statement.targets[0]
     else:
         return None
+    if not in_init:
+        return target.id if isinstance(target, ast.Name) else None
     if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
         return target.attr
-    return target.id if isinstance(target, ast.Name) else None
+    return None
 
 
 def _docstring(statement: ast.stmt | None) -> str:

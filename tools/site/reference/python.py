@@ -16,7 +16,7 @@ from tools.site.reference.text import code, heading, paragraphs, table
 
 LINE_LENGTH = 88
 
-OF_QUEUE = ("connect", "Queue")
+OF_QUEUE = ("connect", "Queue", "Clock")
 OF_WORKER = ("Worker", "Context", "ThreadContext")
 OF_LIMITS = (
     "Limiter",
@@ -52,7 +52,7 @@ FOR_QO_ITSELF = frozenset(
 def pages() -> dict[str, str]:
     """A page each for the queue, the worker and limits, one for values, one for all other names, one for `qo.sync`."""
     return {
-        "queue.md": _page("The queue", "What `qo.connect` returns, and what it can do.", OF_QUEUE),
+        "queue.md": _page("The queue", "What `qo.connect` returns, what it can do, and a clock for tests.", OF_QUEUE),
         "worker.md": _page("The worker", "Runs jobs. A handler gets a context beside its data.", worker_names()),
         "limits.md": _page("Limits", "Slots for callers that are not jobs.", OF_LIMITS),
         "values.md": _page("Values", "What calls return, and what some of them take.", value_names()),

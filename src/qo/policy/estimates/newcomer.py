@@ -21,7 +21,9 @@ class NewEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     position: int | None
+    """The place that it would get. None if it would not join the line now."""
     estimate: Estimate
+    """When it would probably start, or why that is not known."""
 
 
 class Newcomer(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,21 +39,32 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A run that held a slot and is over."""
 
     slot: int
+    """The number of the slot."""
     job: str
+    """The id of the job."""
     worker: str | None
+    """The worker that ran it."""
     started_at: datetime
+    """When it was claimed."""
     ended_at: datetime
+    """When the run was over."""
     outcome: str
+    """The state that it led to, or `lost` or `revoked`."""
 
 
 class Holds(msgspec.Struct, frozen=True, kw_only=True):
     """A job or a caller that holds a slot. `expires_at` is the end of its lease, unless that is renewed."""
 
     slot: int
+    """The number of the slot."""
     holder: str
+    """The id of the job, or the caller's name."""
     worker: str | None
+    """The worker that runs the job. None for a caller."""
     since: datetime
+    """When it took the slot."""
     expires_at: datetime
+    """When its lease ends, unless that is renewed."""
     ends_at: datetime | None
     """When the run will probably end. None for a caller: nobody knows how long it keeps the slot."""
 
@@ -62,20 +73,30 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """A job in line, and the run that the forecast expects of it."""
 
     slot: int
+    """The number of the slot."""
     job: str
+    """The id of the job."""
     starts_at: datetime
+    """When it will probably start."""
     ends_at: datetime
+    """When it will probably end."""
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """Each list is sorted by slot and time. The past begins at `since`; it has no callers, who leave no trace."""
 
     group: str
+    """The group."""
     since: datetime | None
+    """When the past begins. None if there is none."""
     past: list[Ran]
+    """Runs that are over."""
     now: list[Holds]
+    """Who holds a slot."""
     forecast: list[Expected]
+    """Jobs in line, where the forecast puts them."""
     note: str = NOTE
+    """What the forecast assumes, for people."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,9 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """Limits by group and the capacity of workers by name, as they might be. All others stay as they are."""
 
     limits: Mapping[str, int] = {}
+    """The number of slots, by group."""
     capacity: Mapping[str, int] = {}
+    """How many jobs each worker runs at once, by its name."""
 
 
 class Waits(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +42,13 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
     """The waits as things are, and with each variant. `jobs` were looked at: the first 10,000 in line."""
 
     jobs: int
+    """How many jobs in line were looked at."""
     basis: Basis
     """`first_guess` while no run of any task in line was measured."""
     before: Waits
+    """The waits as things are."""
     variants: list[Waits]
+    """The waits with each variant, in the order given."""
 
 
 def waits_of(seconds: Sequence[float]) -> Waits:

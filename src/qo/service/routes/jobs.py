@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from qo.errors import JobNotFound, SubmitRefused
-from qo.job import Job, New
+from qo.job import Job
+from qo.new_job import New
 from qo.policy.why import Why
 from qo.queue.queue import Admitted
 from qo.service.access.refused import Refused

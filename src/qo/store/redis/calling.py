@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from qo.clock import Clock
+from qo.clock import ReadClock
 from qo.errors import JobNotFound, ParentNotFound, QoError
 from qo.ids import new_mark
 from qo.policy.audit import changed_since
@@ -45,7 +45,7 @@ class Calling:
         self.bounds = bounds
         # The functions know the usual ones: to send and read them is 2 % of a submit.
         self._other_bounds = {} if bounds == Bounds() else {"bounds": bounds}
-        self.clock: Clock | None = None
+        self.clock: ReadClock | None = None
 
     async def _run(
         self,

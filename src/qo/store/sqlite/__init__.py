@@ -1,5 +1,6 @@
 """The embedded store. Same operation, same file name as in every other store."""
 
+from qo.store.sqlite.clocked import ClockedSQLiteStore
 from qo.store.sqlite.store import SQLiteStore
 
-__all__ = ["SQLiteStore"]
+__all__ = ["ClockedSQLiteStore", "SQLiteStore"]

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import apsw
 
-from qo.clock import Clock, system_ms
+from qo.clock import ReadClock, system_ms
 from qo.errors import StoreUnavailable
 from qo.forking import leave_behind, when_forked
 from qo.store.sqlite.file.changes import Changes
@@ -40,7 +40,7 @@ class Access:
     def __init__(self, path: str, bounds: Bounds, trouble: FileTrouble | None = None) -> None:
         self.path = path
         self.bounds = bounds
-        self.clock: Clock | None = None
+        self.clock: ReadClock | None = None
         self._trouble = trouble or FileTrouble(path)
         self._in_memory = path == MEMORY
         if not self._in_memory and os.path.exists(path) and _identity(path) in _open_elsewhere:
@@ -50,7 +50,7 @@ class Access:
             self.promise = "memory: jobs live as long as this process"
         else:
             self.location = location_of(path)
-            self.promise = f"SQLite file {path}: an acknowledged job survives any crash and a power loss"
+            self.promise = f"{self.location}: an acknowledged job survives any crash and a power loss"
         db = self._prepared()
         self._checkpointer = None if self._in_memory else Checkpointer(self._trouble, db)
         self._watch = None if self._in_memory else connect(self._trouble, writes=False)
