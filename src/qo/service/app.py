@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
@@ -131,6 +131,8 @@ class OperationsRoute(BaseRoute):
             if isinstance(response, StreamResponse):
                 await response(scope, receive, send)
                 return
+        except ClientDisconnect:
+            return  # before its body was here, and nobody is there to answer
         except Exception as error:
             if isinstance(response, StreamResponse) and response.has_started:
                 raise
