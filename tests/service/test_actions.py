@@ -107,6 +107,22 @@ async def test_each_job_gets_its_new_priority_once_although_that_moves_it_behind
 
 
 @pytest.mark.parametrize("served", ["memory"], indirect=True)
+async def test_jobs_that_have_the_priority_already_are_skipped_and_never_counted(served: Service) -> None:
+    await served.client.post("/api/jobs", json=[{"task": "build", "priority": "low"} for _ in range(620)])
+    await served.queue.submit("build", id="other", priority="background")
+
+    counted = await act(served, action="priority", filter={}, priority="low")
+    done = await act(served, action="priority", filter={}, priority="low", confirm=1, as_of=counted["as_of"])
+    rest = {"confirm": 1, "as_of": counted["as_of"], "after": done["next"]}
+    last = await act(served, action="priority", filter={}, priority="low", **rest)
+
+    assert (counted["count"], len(counted["skipped"])) == (1, 500)
+    assert counted["skipped"][0]["reason"] == "its priority is 70 already"
+    assert (done["count"], last["count"], last["next"]) == (0, 1, None)
+    assert [entry.subject for entry in await served.queue.audit() if entry.action == "priority"] == ["other"]
+
+
+@pytest.mark.parametrize("served", ["memory"], indirect=True)
 async def test_a_dry_run_that_stopped_counting_confirms_no_more_than_it_counted(
     served: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,7 +151,9 @@ async def test_a_dry_run_that_stopped_counting_confirms_no_more_than_it_counted(
         ({"action": "priority", "ids": ["a"]}, "priority"),
         ({"action": "cancel", "ids": ["a"], "confirm": 1}, "as_of"),
         ({"action": "cancel", "ids": ["a"], "confirm": -1, "as_of": "2026-01-01T00:00:00Z"}, "confirm"),
-        ({"action": "cancel", "filter": {"colour": "red"}}, "colour"),
+        ({"action": "cancel", "filter": {"colour": "red"}}, "filter.colour"),
+        ({"action": "cancel", "filter": {"priority": 100}}, "filter.priority"),
+        ({"action": "cancel", "filter": {"status": ""}}, "filter.status"),
     ],
 )
 @pytest.mark.parametrize("served", ["memory"], indirect=True)
@@ -143,3 +161,18 @@ async def test_a_wrong_request_names_the_field(served: Service, body: dict[str, 
     refused = await served.client.post("/api/jobs/actions", json=body)
 
     assert (refused.status_code, refused.json()["field"]) == (422, field)
+
+
+@pytest.mark.parametrize("served", ["memory"], indirect=True)
+async def test_a_wrong_filter_is_answered_with_what_a_filter_allows(served: Service) -> None:
+    refused = [
+        (await served.client.post("/api/jobs/actions", json={"action": "cancel", "filter": given})).json()["detail"]
+        for given in ({"colour": "red"}, {"priority": "soon"}, "all")
+    ]
+
+    assert refused == [
+        "filter.colour is not a field of this request; use one of status, user, task, parent, project, tier, priority, "
+        "id.",
+        "filter.priority is 'soon'; use a whole number from 0 to 99, or urgent, high, normal, low or background.",
+        "filter is 'all'; use an object with one of status, user, task, parent, project, tier, priority, id.",
+    ]

@@ -6,8 +6,10 @@ import json
 
 import pytest
 
+from qo.job import JobError, State
 from qo.service.access.caller import Role
 from qo.tracing import is_traceparent
+from qo.values import Outcome
 from tests.service.conftest import Service
 
 
@@ -55,6 +57,29 @@ async def test_a_list_answers_a_job_or_a_problem_for_each_in_order(served: Servi
     assert (one["id"], two["id"]) == ("one", "two")
     assert (empty["status"], empty["field"]) == (422, "task")
     assert (unknown["status"], unknown["field"]) == (422, "colour")
+
+
+async def test_a_repeated_list_answers_no_results_and_no_details_of_errors(served: Service) -> None:
+    for job_id in ("good", "bad"):
+        await served.queue.submit("build", id=job_id)
+    store = served.queue.store
+    claimed = await store.claim(worker="w", tasks=["build"], capacity=2, lease_ms=60_000, claim_id="c")
+    good, bad = claimed.leases
+    error = JobError("It did not work.", detail="line 7", debug_id="D1")
+    await store.finish(
+        [
+            Outcome(job_id="good", token=good.token, state=State.SUCCEEDED, result=b'"done"'),
+            Outcome(job_id="bad", token=bad.token, state=State.FAILED, error=error),
+        ]
+    )
+
+    body = [{"task": "build", "id": "good"}, {"task": "build", "id": "bad"}]
+    first, second = (await served.client.post("/api/jobs", json=body)).json()
+    one = (await served.client.post("/api/jobs", json=body[0])).json()
+
+    assert (first["state"], first.get("result")) == ("succeeded", None)
+    assert second["error"] == {"message": "It did not work.", "detail": None, "debug_id": "D1"}
+    assert one["result"] == "done"
 
 
 async def test_pages_go_through_all_jobs(served: Service) -> None:
@@ -109,6 +134,16 @@ async def test_the_neighbours_of_a_job_are_its_own_page(served: Service) -> None
     assert keys == sorted(keys)
 
 
+async def test_a_job_that_has_ended_has_no_neighbours(served: Service) -> None:
+    await served.queue.submit("build", id="one")
+    await served.queue.cancel("one")
+
+    answer = await served.client.get("/api/queue", params={"around": "one"})
+
+    assert (answer.status_code, answer.json()["title"]) == (404, "Job not in line")
+    assert answer.json()["detail"] == "Job 'one' is cancelled; only a job in line has neighbours."
+
+
 async def test_history_has_what_has_ended(served: Service) -> None:
     for job_id in ("one", "two", "three"):
         await served.queue.submit("build", id=job_id)
@@ -127,6 +162,8 @@ async def test_history_has_what_has_ended(served: Service) -> None:
         ({"limit": "x"}, "limit"),
         ({"priority": "null"}, "priority"),
         ({"colour": "red"}, "colour"),
+        ({"status": ""}, "status"),
+        ({"id": "\n"}, "id"),
         ({"after": "nonsense"}, "after"),
     ],
 )

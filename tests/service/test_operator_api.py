@@ -10,6 +10,7 @@ import pytest
 
 from qo.errors import StoreAway
 from qo.job import State
+from qo.policy.checks import READINESS_TASK
 from qo.values import Outcome
 from tests.service.conftest import Service
 
@@ -123,6 +124,15 @@ async def test_starts_are_shown_against_what_was_promised(served: Service) -> No
 async def test_health_and_readiness(served: Service) -> None:
     assert (await served.client.get("/healthz")).json() == {"status": "alive"}
     assert (await served.client.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_the_task_that_readiness_asks_for_cannot_be_submitted(served: Service) -> None:
+    one = await served.client.post("/api/jobs", json={"task": READINESS_TASK})
+    (listed,) = (await served.client.post("/api/jobs", json=[{"task": READINESS_TASK}])).json()
+
+    assert (one.status_code, one.json()["field"]) == (422, "task")
+    assert (listed["status"], listed["field"]) == (422, "task")
+    assert await served.queue.jobs() == []
 
 
 async def test_a_store_that_is_away_makes_the_server_not_ready(served: Service) -> None:

@@ -43,3 +43,12 @@ async def test_a_named_site_reads_the_answer_to_a_call_with_a_key(open_to_ours: 
     assert answer.status_code == 201
     assert answer.headers["access-control-allow-origin"] == OURS
     assert "access-control-allow-credentials" not in answer.headers
+
+
+@pytest.mark.parametrize("call", ["GET /api/jobs", "PUT /api/jobs", "GET /nowhere", "GET /docs", "GET /%ff"])
+async def test_a_name_that_is_not_ours_is_misdirected_whatever_it_asks_for(open_to_ours: Service, call: str) -> None:
+    method, path = call.split()
+
+    answer = await open_to_ours.client.request(method, path, headers={"Host": "evil.example"})
+
+    assert (answer.status_code, answer.json()["title"]) == (421, "Unknown host")

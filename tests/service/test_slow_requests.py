@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -61,3 +62,41 @@ async def test_the_next_request_of_a_connection_has_its_own_time(served: Service
 
     assert first.startswith(b"HTTP/1.1 200 ")
     assert rest == b""
+
+
+@pytest.mark.parametrize("path", ["/api/jobs", "/healthz", "/nowhere"])
+async def test_a_body_that_nobody_reads_holds_a_connection_no_longer_than_one_that_is_read(
+    served: Service, path: str
+) -> None:
+    url = served.client.base_url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET %b HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" % path.encode())
+    head = await reader.readuntil(b"\r\n\r\n")
+
+    async def trickle() -> None:
+        while True:  # each byte begins the time of an idle connection anew
+            writer.write(b"x")
+            await asyncio.sleep(0.02)
+
+    trickling = asyncio.create_task(trickle())
+    try:
+        async with asyncio.timeout(30):
+            with suppress(ConnectionResetError):  # the last bytes came when the connection was closed already
+                await reader.read()
+    finally:
+        trickling.cancel()
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 ")
+
+
+async def test_a_request_behind_a_body_that_nobody_reads_is_answered(served: Service) -> None:
+    url = served.client.base_url
+    reader, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nab")
+    first = await reader.readuntil(b"}")
+    writer.write(b"cdGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    async with asyncio.timeout(30):
+        second = await reader.read()
+    writer.close()
+
+    assert [answer.split()[1] for answer in (first, second)] == [b"200", b"200"]

@@ -7,8 +7,10 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import httpx
+import pytest
 
 import qo
+from qo.service.access import signing
 from qo.service.access.watch_links import WatchLinks
 from qo.service.stream.watchers import MOST_OF_A_WATCH_TOKEN
 from tests.by_hand import start
@@ -77,6 +79,43 @@ async def test_a_link_works_as_a_page_without_scripts(served: Service) -> None:
     assert "cancelled" in page
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+async def test_the_page_shows_progress_and_the_offer(served: Service) -> None:
+    path = await link_of(served, id="one", tier="bootstrapper")
+    in_line = (await served.client.get(path, headers={"Accept": "text/html"})).text
+    by_hand = await start(served.queue)
+    await by_hand.has_done_of(3, 10)
+    without_text = (await served.client.get(path, headers={"Accept": "text/html"})).text
+    await by_hand.has_done_of(4.5, 10, "<half>")
+    with_text = (await served.client.get(path, headers={"Accept": "text/html"})).text
+
+    assert '<a href="https://example.com/more">' in in_line
+    assert "<p>3 of 10" in without_text
+    assert "<p>4.5 of 10: &lt;half&gt;" in with_text
+    assert "https://example.com/more" not in with_text
+
+
+@pytest.mark.parametrize("served", ["memory"], indirect=True)
+async def test_a_link_that_becomes_void_ends_its_streams(served: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing, "CACHED_SECONDS", 0)
+    path, other = await link_of(served), "/api/jobs/one/stream"
+    await served.queue.submit("build", id="one")
+    async with AsyncExitStack() as opened:
+        headers = {"Accept": "text/event-stream"}
+        of_the_link = await opened.enter_async_context(served.client.stream("GET", path, headers=headers))
+        of_the_operator = await opened.enter_async_context(served.client.stream("GET", other))
+        events = frames(of_the_operator)
+        await anext(events)
+        await served.keys.rotate_watch()
+        async with asyncio.timeout(30):
+            async for _ in frames(of_the_link):
+                pass
+        await served.queue.cancel("one")
+        (*_, last) = [data["status"] async for _, _, data in events]
+
+    assert last == "cancelled"
+    assert (await served.client.get(path)).status_code == 404
 
 
 async def test_a_link_is_followed_as_events(served: Service) -> None:

@@ -130,6 +130,15 @@ def test_a_task_has_no_colon_and_no_reserved_name(task: str) -> None:
     assert "without a colon" in told
 
 
+def test_nobody_submits_or_runs_the_task_that_a_server_claims_to_see_whether_its_store_works() -> None:
+    options = TaskOptions(name=checks.READINESS_TASK)
+    submitted = refusal(check_values.check_submission, submission(task=checks.READINESS_TASK))
+    registered = refusal(check_values.check_registration, registration(tasks=(options,)))
+
+    assert str(submitted) == str(registered)
+    assert "servers claim" in str(submitted)
+
+
 @pytest.mark.parametrize("task", ["global_", "Global", "provider", "user", "priority", "send.email-2"])
 def test_a_task_may_have_any_other_name(task: str) -> None:
     check_values.check_submission(submission(task=task))

@@ -39,6 +39,8 @@ MAX_TIME_MS = 253_370_764_800_000
 # A caller may name a provider, which is a thing; the other kinds follow from a job's own fields.
 KINDS_OF_THE_STORE = frozenset(KINDS) - {"provider"}
 RESERVED_NAMES = frozenset({GLOBAL, PROVIDERS, RECORDER})
+READINESS_TASK = "qo-readiness"
+"""A server claims this task to see whether its store works. A job of it would be taken, and run by nobody."""
 OUTCOMES = frozenset({State.SUCCEEDED, State.FAILED, State.SCHEDULED, State.CONFIRMING, State.CANCELLED, State.QUEUED})
 
 CONTROL_OR_SURROGATE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -107,6 +109,8 @@ def check_task(task: str) -> None:
             f"task is {shown(task)}; use a name without a colon that is not {GLOBAL}, {PROVIDERS} or {RECORDER}, "
             "because those name groups that are not a task's."
         )
+    if task == READINESS_TASK:
+        raise InvalidValue(f"task is {shown(task)}, which servers claim to see whether the store works; use another.")
 
 
 def check_group(group: str) -> None:

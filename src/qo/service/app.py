@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
@@ -73,7 +73,7 @@ def make_app(shared: Shared) -> FastAPI:
     app = FastAPI(title="qo", openapi_url=None, docs_url=None, redoc_url=None)
     routes: list[BaseRoute] = [OperationsRoute(shared)]
     app.router.routes = routes
-    app.router.default = _not_found
+    app.router.default = partial(_not_found, shared)
     if origins := shared.queue.settings.server.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -131,6 +131,8 @@ class OperationsRoute(BaseRoute):
             if isinstance(response, StreamResponse):
                 await response(scope, receive, send)
                 return
+        except ClientDisconnect:
+            return  # before its body was here, and nobody is there to answer
         except Exception as error:
             if isinstance(response, StreamResponse) and response.has_started:
                 raise
@@ -143,6 +145,7 @@ class OperationsRoute(BaseRoute):
         path: _Path = request.scope[FOUND]
         operation = path.methods.get(_method_of(request.scope))
         if operation is None:
+            self._shared.gate.check_host(request)
             allowed = ", ".join(sorted(path.methods))
             detail = f"{request.method} cannot be used at {path.pattern.text}; use {allowed}."
             raise Refused(405, "Method not allowed", detail, headers={"Allow": allowed})
@@ -167,12 +170,14 @@ def _method_of(scope: Scope) -> str:
     return "GET" if method == "HEAD" else method
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+async def _not_found(shared: Shared, scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] != "http":
         return
     try:
+        shared.gate.check_host(Request(scope))
+        check_headers(scope)
         parts_of(scope)
         error = Refused(404, "Not found", "There is nothing at this path; /docs lists what there is.")
-    except Refused as unreadable:
-        error = unreadable
+    except Refused as refused:
+        error = refused
     await answer_of(error)(scope, receive, send)

@@ -6,10 +6,9 @@ import asyncio
 from typing import NamedTuple
 
 from qo.errors import StoreUnavailable
+from qo.policy.checks import READINESS_TASK
 from qo.queue.queue import Queue
 
-RESERVED_TASK = "qo-readiness"
-"""A task that nobody submits."""
 READY_WITHIN_SECONDS = 2.0
 SHARED_SECONDS = 1.0
 
@@ -41,8 +40,8 @@ class Readiness:
         try:
             async with asyncio.timeout(READY_WITHIN_SECONDS):
                 await self._queue.store_here.claim(
-                    worker=RESERVED_TASK,
-                    tasks=[RESERVED_TASK],
+                    worker=READINESS_TASK,
+                    tasks=[READINESS_TASK],
                     capacity=1,
                     lease_ms=1000,
                     claim_id=self._queue.system.new_id(),

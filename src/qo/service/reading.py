@@ -132,25 +132,43 @@ def convert(values: Any, kind: type[T], *, strict: bool = True) -> T:
 
 
 def _explained(sentence: str, values: Mapping[str, Any], kind: type[msgspec.Struct]) -> Refused:
-    names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    if unknown := UNKNOWN.search(sentence):
-        # Without its value, which may be a key or a token under a wrong name.
-        use = f"use one of {', '.join(names)}" if names else "leave it out"
-        detail = f"{unknown[1]} is not a field of this request; {use}."
-        return Refused(422, "Value not allowed", detail, field=unknown[1], allowed=use)
-    if missing := MISSING.search(sentence):
-        detail = f"{missing[1]} is missing; give {_expected(kind, missing[1])}."
-        return Refused(422, "Value not allowed", detail, field=missing[1], allowed=_expected(kind, missing[1]))
     found = WHERE.search(sentence)
-    name = re.split(r"[.\[]", found[1])[0] if found else "body"
+    path = re.split(r"[.\[]", found[1]) if found else []
+    unknown, missing = UNKNOWN.search(sentence), MISSING.search(sentence)
+    if wrong := unknown or missing:
+        path.append(wrong[1])  # the path that msgspec tells is that of the object around it
+    outer = ""
+    while len(path) > 1 and (inner := _struct_at(kind, path[0])) is not None:
+        outer, kind, values, path = f"{outer}{path[0]}.", inner, values[path[0]], path[1:]
+    name = path[0] if path else "body"
+    field = outer + name
+    if unknown:
+        # Without its value, which may be a key or a token under a wrong name.
+        use = f"use {_one_of(kind)}" if msgspec.structs.fields(kind) else "leave it out"
+        detail = f"{field} is not a field of this request; {use}."
+        return Refused(422, "Value not allowed", detail, field=field, allowed=use)
+    if missing:
+        detail = f"{field} is missing; give {_expected(kind, name)}."
+        return Refused(422, "Value not allowed", detail, field=field, allowed=_expected(kind, name))
     use = f"use {_expected(kind, name)}"
     if _is_secret(kind, name):
-        return Refused(422, "Value not allowed", f"{name} is not as it has to be; {use}.", field=name, allowed=use)
-    return _wrong(name, values.get(name), use)
+        return Refused(422, "Value not allowed", f"{field} is not as it has to be; {use}.", field=field, allowed=use)
+    return _wrong(field, values.get(name), use)
+
+
+def _one_of(kind: type[msgspec.Struct]) -> str:
+    return f"one of {', '.join(field.encode_name for field in msgspec.structs.fields(kind))}"
+
+
+def _struct_at(kind: type[msgspec.Struct], name: str) -> type[msgspec.Struct] | None:
+    """The struct that a field is, where it is one."""
+    return next((each.cls for each in _types_of(kind, name) if isinstance(each, inspect.StructType)), None)
 
 
 def _expected(kind: type[msgspec.Struct], name: str) -> str:
     """What a field allows, in the words of its `Meta`."""
+    if (struct := _struct_at(kind, name)) is not None:
+        return f"an object with {_one_of(struct)}"
     meta = _meta(kind, name)
     if meta is None or not meta.extra_json_schema:
         return "a value of its type"
@@ -164,12 +182,17 @@ def _is_secret(kind: type[msgspec.Struct], name: str) -> bool:
 
 
 def _meta(kind: type[msgspec.Struct], name: str) -> inspect.Metadata | None:
+    return next((each for each in _types_of(kind, name) if isinstance(each, inspect.Metadata)), None)
+
+
+def _types_of(kind: type[msgspec.Struct], name: str) -> tuple[inspect.Type, ...]:
+    """What a field may be: one type, or those of a union such as that with None."""
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
-    types = [field.type for field in info.fields if field.encode_name == name]
-    if types and isinstance(types[0], inspect.UnionType):  # such as one with None
-        types = [each for each in types[0].types if isinstance(each, inspect.Metadata)]
-    return types[0] if types and isinstance(types[0], inspect.Metadata) else None
+    found = next((field.type for field in info.fields if field.encode_name == name), None)
+    if found is None:
+        return ()
+    return found.types if isinstance(found, inspect.UnionType) else (found,)
 
 
 def kind_of(value: Any) -> str:

@@ -98,6 +98,7 @@ class Server:
             server_header=False,
             lifespan="off",
             http=Connection,
+            ws="none",
             h11_max_incomplete_event_size=MOST_HEADER_BYTES,
             proxy_headers=False,
             timeout_graceful_shutdown=GRACE_SECONDS,

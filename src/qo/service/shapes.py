@@ -50,14 +50,14 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Filter(Taken, frozen=True, kw_only=True):
     """Which jobs: those that fit all that is given."""
 
-    status: Annotated[str, Meta(description="a state, a stage or `ready`")] | None = None
+    status: Annotated[AName, Meta(description="a state, a stage or `ready`")] | None = None
     user: AName | None = None
     task: AName | None = None
     parent: AName | None = None
     project: AName | None = None
     tier: AName | None = None
     priority: Priority | None = None
-    id: Annotated[str, Meta(min_length=1, max_length=200, description="how the id begins")] | None = None
+    id: Annotated[AName, Meta(description="how the id begins")] | None = None
 
     def wanted(self) -> Wanted:
         return Wanted(
@@ -285,10 +285,15 @@ def row_of(job: Job, waits_for: Reasons | None) -> dict[str, Any]:
     return shown
 
 
-def submitted(job: Job, caller: Caller, *, watch_url: str) -> dict[str, Any]:
+def submitted(job: Job, caller: Caller, *, watch_url: str, in_list: bool = False) -> dict[str, Any]:
     """A job that was just submitted, with its place in words, as JSON will show it. A list has a thousand of them, so
-    what `Job.to_dict` would make of the values inside is left to the encoder. A submit tells no estimate."""
+    what `Job.to_dict` would make of the values inside is left to the encoder. A submit tells no estimate.
+
+    In a list, a job that was known and has ended comes without its result and the detail of its error."""
     shown = msgspec.structs.asdict(job)
+    if in_list:
+        del shown["result"]
+        shown["error"] = None if job.error is None else msgspec.structs.replace(job.error, detail=None)
     shown["upgrade_url"] = None if job.upgrade is None else job.upgrade.url
     shown["watch_url"] = watch_url
     if job.position is not None:

@@ -102,7 +102,7 @@ async def _dry_run(call: Call, wanted: Actions, as_of: datetime, *, most: int) -
 async def _act_on_a_portion(call: Call, wanted: Actions, as_of: datetime) -> ActionsDone:
     call.batch = f"actions-{as_of.timestamp():.6f}-{call.caller.by}"
     # All of the portion is read before the first job is changed: a changed job stands elsewhere in the list.
-    portion = await _portion(call, wanted, as_of, after=wanted.after)
+    portion = await _portion(call, wanted, as_of, after=wanted.after, goes_on=wanted.after is not None)
     count = 0
     for job in portion.jobs:
         try:
@@ -127,8 +127,11 @@ class _Portion(NamedTuple):
     next: str | None
 
 
-async def _portion(call: Call, wanted: Actions, as_of: datetime, *, after: str | None) -> _Portion:
-    """Jobs that match. Those that were submitted or that ended after `as_of` are left out."""
+async def _portion(
+    call: Call, wanted: Actions, as_of: datetime, *, after: str | None, goes_on: bool = False
+) -> _Portion:
+    """Jobs that match. Those that were submitted or that ended after `as_of` are left out. `goes_on`: earlier portions
+    were acted on."""
     skipped: list[Skipped] = []
     if wanted.ids is not None:
         found, following = await _named(call, wanted.ids, skipped), None
@@ -141,9 +144,11 @@ async def _portion(call: Call, wanted: Actions, as_of: datetime, *, after: str |
     for job in found:
         if job.submitted_at > as_of or (job.finished_at is not None and job.finished_at > as_of):
             continue
-        if after is not None and job.priority == wanted_priority:
-            continue  # an earlier portion has changed it, and so it stands further back now
+        if goes_on and job.priority == wanted_priority:
+            continue  # perhaps an earlier portion has changed it, and so it stands further back now
         reason = _reason_against(wanted, job)
+        if reason is None and job.priority == wanted_priority:
+            reason = f"its priority is {job.priority} already"
         if reason is None:
             jobs.append(job)
         else:

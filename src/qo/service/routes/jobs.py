@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -35,7 +34,8 @@ async def submit(call: Call) -> Answer:
     with submitting_in(call.request.headers.get("traceparent")):
         admitted = await call.queue.admit(new)
     await check_known(new, admitted, call)
-    (shown,) = await _submitted([admitted.job], call)
+    (url,) = await watch_urls(call, [admitted.job])
+    shown = submitted(admitted.job, call.caller, watch_url=url)
     return Answer(shown, status=200 if admitted.known else 201)
 
 
@@ -53,8 +53,11 @@ async def _submit_list(call: Call, body: list[Any]) -> list[Any]:
     with submitting_in(call.request.headers.get("traceparent")):
         answers = iter(await call.queue.admit_each([each for each in wanted if isinstance(each, New)]))
     found = [each if isinstance(each, Problem) else await _job_or_problem(each, next(answers), call) for each in wanted]
-    shown = iter(await _submitted([each for each in found if isinstance(each, Job)], call))
-    return [each if isinstance(each, Problem) else next(shown) for each in found]
+    urls = iter(await watch_urls(call, [each for each in found if isinstance(each, Job)]))
+    return [
+        each if isinstance(each, Problem) else submitted(each, call.caller, watch_url=next(urls), in_list=True)
+        for each in found
+    ]
 
 
 async def _job_or_problem(new: New, answer: Admitted | SubmitRefused, call: Call) -> Job | Problem:
@@ -65,11 +68,6 @@ async def _job_or_problem(new: New, answer: Admitted | SubmitRefused, call: Call
     except Refused as error:
         return problem_of(error)
     return answer.job
-
-
-async def _submitted(jobs: Sequence[Job], call: Call) -> list[dict[str, Any]]:
-    urls = await watch_urls(call, jobs)
-    return [submitted(job, call.caller, watch_url=url) for job, url in zip(jobs, urls, strict=True)]
 
 
 async def list_jobs(call: Call) -> Page:

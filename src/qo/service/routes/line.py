@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from qo.job import State
+from qo.policy.checks import shown
+from qo.service.access.refused import Refused
 from qo.service.changed import changed_group
 from qo.service.operations import Call, May, Operation
 from qo.service.shapes import (
@@ -33,7 +35,11 @@ async def list_line(call: Call) -> Page:
 
 
 async def _around(call: Call, job_id: str) -> Page:
-    call.check_own(await call.queue.store_here.job(job_id))
+    job = await call.queue.store_here.job(job_id)
+    call.check_own(job)
+    if job.state is not State.QUEUED:
+        detail = f"Job {shown(job_id)} is {job.state}; only a job in line has neighbours."
+        raise Refused(404, "Job not in line", detail)
     line = await call.queue.store_here.line(limit=NEIGHBOURS, around=job_id)
     page = await call.queue.jobs_page(ids=[job.id for job in line.jobs])
     visible = [job for job in page.jobs if call.sees_all or job.user == call.caller.user]

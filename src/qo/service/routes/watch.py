@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ from starlette.responses import Response
 
 from qo.errors import JobNotFound
 from qo.job import Job
+from qo.policy.presenting import NUDGE
 from qo.service.access.refused import Refused
+from qo.service.access.watch_links import WatchedJob
 from qo.service.operations import ANSWERED_WITH, Call, May, Operation
 from qo.service.routes.widget import cors_of_widget
 from qo.service.shapes import StreamQuery
@@ -33,6 +36,8 @@ ALWAYS = {
 }
 OF_THE_PAGE = {"Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'"}
 RELOAD_SECONDS = 5
+DIGITS = 15
+"""As many as a number in JSON keeps."""
 
 
 async def watch_urls(call: Call, jobs: Sequence[Job]) -> list[str]:
@@ -66,6 +71,7 @@ async def watch(call: Call) -> Response | StreamResponse:
             system=call.queue.system,
             times=call.shared.stream_times,
             headers=headers,
+            is_allowed=partial(_is_valid, call),
         )
     shown = _shown(await call.queue.get(job.id))
     if "application/json" in accepted:
@@ -73,9 +79,17 @@ async def watch(call: Call) -> Response | StreamResponse:
     return Response(_page(shown), 200, headers | OF_THE_PAGE, "text/html; charset=utf-8")
 
 
+async def _link(call: Call) -> WatchedJob | None:
+    return await call.shared.watch_links.read(call.named["token"], call.queue.system.now())
+
+
+async def _is_valid(call: Call) -> bool:
+    return await _link(call) is not None
+
+
 async def _watched(call: Call) -> Job:
     """The job of the link. Whatever is wrong with the link, the answer is the same."""
-    link = await call.shared.watch_links.read(call.named["token"], call.queue.system.now())
+    link = await _link(call)
     if link is not None:
         try:
             job = await call.queue.store_here.job(link.job_id)
@@ -100,12 +114,19 @@ def _page(shown: dict[str, Any]) -> str:
     if shown["estimate"] is not None:
         lines.append(shown["estimate"]["message"])
     if shown["progress"] is not None:
-        lines.append(shown["progress"]["text"])
+        lines.append(_in_words(**shown["progress"]))
     if shown["error"] is not None:
         lines.append(shown["error"]["message"])
     said = "".join(f"<p>{html.escape(line)}" for line in dict.fromkeys(lines) if line)
+    if (url := shown["upgrade_url"]) is not None:
+        said += f'<p><a href="{html.escape(url)}">{NUDGE}</a>'
     again = "" if shown["finished_at"] else f'<meta http-equiv=refresh content="{RELOAD_SECONDS}">'
     return f"<!doctype html><html lang=en><meta charset=utf-8>{again}<title>Your job</title>{said}"
+
+
+def _in_words(*, done: float, total: float | None, text: str | None) -> str:
+    numbers = f"{done:.{DIGITS}g} done" if total is None else f"{done:.{DIGITS}g} of {total:.{DIGITS}g}"
+    return numbers if text is None else f"{numbers}: {text}"
 
 
 OPERATIONS = (
