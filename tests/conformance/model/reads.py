@@ -33,8 +33,9 @@ from qo.values import (
     WorkerInfo,
 )
 from tests.conformance.model.admission import DAY_MS
+from tests.conformance.model.kept import Kept, name_of
 from tests.conformance.model.state import JobRow, LeaseRow, WorkerRow, certain
-from tests.conformance.model.turns import Kept, kept_now, name_of
+from tests.conformance.model.turns import kept_now
 from tests.conformance.model.upkeep import Upkeep
 
 

@@ -9,8 +9,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from qo.job import State
 from qo.values import Bounds
 from tests.conformance.model.invariants import check_invariants
-from tests.conformance.model.line import MINUTE_MS
 from tests.conformance.model.reads import Reads
+from tests.conformance.model.telling import MINUTE_MS
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
