@@ -15,8 +15,8 @@ It is meant to be read as the specification. The rows are in `state.py`. The rul
     handing_over.py  slots for callers that wait
     upkeep.py        what time does
 
-Reading is in `reads.py`, which the snapshot is part of. The operations are in `submit.py`, `running.py`, `people.py`
-and, for callers, workers, upkeep and figures, here.
+Reading is in `job_reads.py` and `reads.py`, the snapshot in `snapshots.py`. The operations are in `submit.py`,
+`running.py`, `people.py` and, for callers, workers, upkeep and figures, here.
 
 Every writing operation is one step: an error leaves everything as it was, and after each step the invariants of
 the design are checked on the model's own rows (`step.py`, `invariants.py`).
