@@ -1,6 +1,6 @@
 """The invariants of DESIGN.md section 7 that one look at a store's whole state can show.
 
-A snapshot is described in `model/reads.py`. Each function yields a sentence for what is broken.
+A snapshot is described in `model/snapshots.py`. Each function yields a sentence for what is broken.
 """
 
 from __future__ import annotations

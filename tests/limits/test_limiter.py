@@ -1,74 +1,28 @@
-"""A limiter in process: providers and their total, groups of one's own, slots, timeouts, limits that change."""
+"""A limiter in process: providers and their total, groups of one's own, slots, timeouts."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import threading
-import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
 
 import pytest
 
 import qo
-from qo.limits.block import Lease
 from qo.limits.in_process.line import Group, Line
+from tests.limits.provider_limiter import (  # noqa: F401 - asked for by name
+    PROVIDERS,
+    held_fixture,
+    in_flight,
+    is_full,
+    limiter_fixture,
+    take,
+    until_waiting,
+    waiting,
+)
 from tests.worker.running import soon
-
-PROVIDERS = {"ollama": 4, "gemini": 8, "openai": 10, "deepseek": 8}
-
-
-@pytest.fixture
-def limiter() -> qo.Limiter:
-    return qo.Limiter(PROVIDERS, total=12)
-
-
-@pytest.fixture
-async def held() -> AsyncIterator[AsyncExitStack]:
-    async with AsyncExitStack() as stack:
-        yield stack
-
-
-async def take(held: AsyncExitStack, limiter: qo.Limiter, provider: str, count: int = 1) -> None:
-    """Without waiting: the test fails where there is no room."""
-    for _ in range(count):
-        await held.enter_async_context(limiter.acquire(provider, timeout=0))
-
-
-async def is_full(limiter: qo.Limiter, provider: str) -> bool:
-    try:
-        async with limiter.acquire(provider, timeout=0):
-            return False
-    except qo.Timeout:
-        return True
-
-
-async def waiting(limiter: qo.Limiter, provider: str) -> tuple[asyncio.Task[Lease], asyncio.Event]:
-    """A task that stands in line, and what lets it leave its block."""
-    leave = asyncio.Event()
-
-    async def enter() -> Lease:
-        async with limiter.acquire(provider) as lease:
-            await leave.wait()
-            return lease
-
-    task = asyncio.create_task(enter())
-    before = limiter.get_metrics()["blocked_requests"]
-    await asyncio.sleep(0)
-    assert limiter.get_metrics()["blocked_requests"] == before + 1
-    return task, leave
-
-
-def until_waiting(limiter: qo.Limiter, provider: str, count: int) -> None:
-    """For threads, of which nothing else tells that they wait."""
-    while limiter.get_metrics()["waiting"][provider] < count:
-        time.sleep(0.001)
-
-
-def in_flight(limiter: qo.Limiter) -> dict[str, int]:
-    return {name: count for name, count in limiter.get_metrics()["in_flight"].items() if count}
 
 
 async def test_one_full_provider_leaves_the_others_their_room(limiter: qo.Limiter, held: AsyncExitStack) -> None:
@@ -268,83 +222,6 @@ async def test_an_exception_in_a_task_gives_the_slots_back() -> None:
             _ = 1 / 0
 
     assert in_flight(limiter) == {}
-
-
-def test_a_limit_of_0_lets_nobody_in_until_it_is_raised() -> None:
-    limiter = qo.Limiter({"ollama": 0})
-    with pytest.raises(qo.Timeout, match=r"provider 'ollama' now: its limit is 0, so nobody enters"):
-        limiter.acquire("ollama", timeout=0).__enter__()
-    entered = threading.Event()
-
-    def enter() -> None:
-        with limiter.acquire("ollama"):
-            entered.set()
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    until_waiting(limiter, "ollama", 1)
-    assert not entered.is_set()
-    limiter.set_limit("ollama", 1)
-    thread.join(20)
-
-    assert entered.is_set()
-
-
-async def test_raising_a_limit_lets_in_at_once_as_many_as_have_room(held: AsyncExitStack) -> None:
-    limiter = qo.Limiter({"ollama": 1}, total=3)
-    await take(held, limiter, "ollama")
-    tasks = [await waiting(limiter, "ollama") for _ in range(4)]
-    limiter.set_limit("ollama", 9)
-
-    assert in_flight(limiter) == {"ollama": 3, "total": 3}
-    assert limiter.get_metrics()["waiting"] == {"ollama": 0, "total": 2}
-    limiter.set_total(None)
-    assert in_flight(limiter) == {"ollama": 5, "total": 5}
-    for task, leave in tasks:
-        leave.set()
-        await soon(task)
-
-
-def test_lowering_a_limit_lets_holders_finish_and_nobody_in_until_there_is_room() -> None:
-    limiter = qo.Limiter({"ollama": 3})
-    with ExitStack() as two_left:
-        for _ in range(2):
-            two_left.enter_context(limiter.acquire("ollama"))
-        with limiter.acquire("ollama"):
-            limiter.set_limit("ollama", 2)
-            assert in_flight(limiter) == {"ollama": 3, "total": 3}
-        with pytest.raises(qo.Timeout), limiter.acquire("ollama", timeout=0):
-            pass
-    with limiter.acquire("ollama", timeout=0) as lease:
-        assert lease.slots == {"provider:ollama": 0}
-
-
-async def test_a_slot_given_back_under_a_lowered_limit_is_handed_to_nobody(held: AsyncExitStack) -> None:
-    limiter = qo.Limiter({"ollama": 2})
-    await take(held, limiter, "ollama")
-    first = limiter.acquire("ollama")
-    await first.__aenter__()
-    task, leave = await waiting(limiter, "ollama")
-    limiter.set_limit("ollama", 1)
-    await first.__aexit__(None, None, None)
-
-    assert in_flight(limiter) == {"ollama": 1, "total": 1}
-    assert limiter.get_metrics()["waiting"] == {"ollama": 1}
-    await held.aclose()
-    leave.set()
-    await soon(task)
-
-
-def test_those_already_inside_count_for_a_first_limit() -> None:
-    limiter = qo.Limiter()
-    with limiter.acquire(groups=["gpu"]) as unlimited:
-        limiter.set_group_limit("gpu", 1)
-        with pytest.raises(qo.Timeout), limiter.acquire(groups=["gpu"], timeout=0):
-            pass
-        assert unlimited.slots == {}
-        limiter.set_group_limit("gpu", None)
-        with limiter.acquire(groups=["gpu"], timeout=0):
-            pass
 
 
 def test_an_acquire_is_entered_once() -> None:

@@ -9,26 +9,17 @@ import pytest
 
 import qo
 from qo.policy.estimates.base import duration_of_task, not_known, starts_now
-from qo.policy.estimates.forecast import Forecast, forecast_line
-from qo.policy.estimates.situation import Situation
 from qo.queue import estimator
 from qo.queue.estimator import Estimator
-from qo.settings import Settings
 from qo.values import Average, Registration, TaskOptions
+from tests.queue.counted_replays import counted_replays
 from tests.worker.running import soon
 
 
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs were in line at each replay."""
-    counted: list[int] = []
-
-    def counting(situation: Situation, settings: Settings) -> Forecast:
-        counted.append(len(situation.line))
-        return forecast_line(situation, settings)
-
-    monkeypatch.setattr(estimator, "forecast_line", counting)
-    return counted
+    return counted_replays(monkeypatch, estimator)
 
 
 async def one_place_and_runs_of_a_minute(queue: qo.Queue, *, has_run: bool = True) -> None:

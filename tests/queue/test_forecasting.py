@@ -14,14 +14,13 @@ import qo
 from qo.clock import system_ms
 from qo.loops.system import System
 from qo.policy.estimates.base import duration_of_task
-from qo.policy.estimates.forecast import Forecast, forecast_line
-from qo.policy.estimates.situation import Situation
 from qo.queue import forecasting
 from qo.queue.estimator import Estimator
 from qo.queue.queue import Queue
-from qo.settings import Settings, load_settings
+from qo.settings import load_settings
 from qo.store.contract import Store
 from qo.values import Average, Bounds, Registration, TaskOptions, Ticket
+from tests.queue.counted_replays import counted_replays
 from tests.stores import StoreUnderTest
 
 PAGE = 2000
@@ -41,14 +40,7 @@ async def queue(store_under_test: StoreUnderTest) -> AsyncIterator[qo.Queue]:
 @pytest.fixture
 def replays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many jobs were in line at each replay of a variant."""
-    counted: list[int] = []
-
-    def counting(situation: Situation, settings: Settings) -> Forecast:
-        counted.append(len(situation.line))
-        return forecast_line(situation, settings)
-
-    monkeypatch.setattr(forecasting, "forecast_line", counting)
-    return counted
+    return counted_replays(monkeypatch, forecasting)
 
 
 async def a_worker_and_runs_of_a_minute(queue: qo.Queue, *, capacity: int = 4, name: str = "w") -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,70 +12,15 @@ import qo
 from qo.store.bucket import BucketSlots
 from qo.values import Limit, Source
 from qo.worker import shared_slots
-from tests.servers.bucket import shared_bucket_server
 from tests.worker.running import running, soon, until
-
-GROUP = "provider:openai"
-JOB: Any = SimpleNamespace(id="job", groups=(GROUP,))
-
-
-class Bucket:
-    """Gives the same slot to every caller, or none; it never answers renewals, and takes every slot for lost."""
-
-    def __init__(self, *, slot: int | None) -> None:
-        self._slot = slot
-
-    async def try_acquire(self, *wanted: Any) -> int | None:
-        return self._slot
-
-    def still_held(self, *slot: Any) -> bool:
-        return False
-
-    async def renew(self, *slot: Any) -> bool:
-        await asyncio.Event().wait()
-        return True
-
-
-def slots_of(bucket: Any, *, lease_seconds: float) -> shared_slots.SharedSlots:
-    async def open_bucket() -> BucketSlots:
-        opened: BucketSlots = bucket
-        return opened
-
-    return shared_slots.SharedSlots(open_bucket, {GROUP: 1}, worker="w", lease_seconds=lease_seconds)
-
-
-@pytest.fixture
-def bucket_url() -> str:
-    return shared_bucket_server().url(f"shared-{secrets.token_hex(6)}")
-
-
-@pytest.fixture
-async def bucket(bucket_url: str) -> AsyncIterator[BucketSlots]:
-    opened = await BucketSlots.open(bucket_url)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def settings(bucket_url: str) -> dict[str, Any]:
-    return {
-        "concurrency": {"store": bucket_url, "shared_groups": [GROUP], "limits": {GROUP: 2}},
-        "worker": {"grace_secs": 5},
-    }
-
-
-@pytest.fixture
-async def queues(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[list[qo.Queue]]:
-    """Three machines with a local queue each."""
-    async with AsyncExitStack() as stack:
-        yield [
-            await stack.enter_async_context(await qo.connect(f"sqlite:///{tmp_path}/{n}.db", settings=settings))
-            for n in range(3)
-        ]
-
-
-async def held(bucket: BucketSlots) -> int:
-    return (await bucket.get_status(GROUP)).active
+from tests.worker.shared_bucket import (  # noqa: F401 - asked for by name
+    GROUP,
+    bucket_fixture,
+    bucket_url_fixture,
+    held,
+    queues_fixture,
+    settings_fixture,
+)
 
 
 async def test_no_more_run_at_once_than_the_bucket_has_slots_and_nothing_is_left_held(
@@ -163,18 +104,6 @@ async def test_it_starts_when_a_slot_is_given_back(
         ended = await queues[0].wait(job.id, timeout=20)
 
     assert (ended.result, ended.attempts) == ("called", 1)
-
-
-async def test_a_full_group_is_left_alone_for_longer_each_time_and_never_the_same() -> None:
-    slots = slots_of(Bucket(slot=None), lease_seconds=60)
-    pauses = []
-    for _ in range(11):
-        assert await slots.take("token", JOB) == GROUP
-        pauses.append([slots.pause_seconds(GROUP) for _ in range(20)])
-
-    assert all(0.25 <= pause <= 0.5 for pause in pauses[0])
-    assert all(15 <= pause <= 30 for pause in pauses[-1])
-    assert len(set(pauses[-1])) > 1
 
 
 async def test_a_slot_is_kept_while_its_job_runs(
@@ -337,18 +266,6 @@ async def test_a_limit_that_is_removed_lets_jobs_wait_without_an_attempt_spent(
     assert (ended.result, ended.attempts) == ("called", 1)
 
 
-async def test_a_lost_slot_is_reported_although_the_bucket_does_not_answer() -> None:
-    slots = slots_of(Bucket(slot=0), lease_seconds=0.3)
-    assert await slots.take("token", JOB) is None
-    lost: asyncio.Queue[str] = asyncio.Queue()
-    keeping = asyncio.create_task(slots.keep(lost.put_nowait))
-    reported = await soon(lost.get())
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-
-    assert reported == "token"
-
-
 async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_started(
     queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -372,99 +289,3 @@ async def test_a_job_whose_lease_ran_out_while_its_slots_were_fetched_is_not_sta
         ended = await queue.wait(job.id, timeout=20)
 
     assert (ran, ended.attempts, await held(bucket)) == (["revoked", "ran"], 2, 0)
-
-
-async def test_slots_of_a_job_whose_admission_is_cancelled_are_given_back(
-    queues: list[qo.Queue], bucket: BucketSlots, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It has one of its two slots and asks for the other when its worker's event loop ends."""
-    groups = {"api": 1, "gpu": 1}
-    try_acquire, asks_for_the_second = BucketSlots.try_acquire, asyncio.Event()
-
-    async def stuck_at_the_second(self: BucketSlots, group: str, *rest: Any) -> int | None:
-        if group == "gpu":
-            asks_for_the_second.set()
-            await asyncio.Event().wait()
-        return await try_acquire(self, group, *rest)
-
-    async def open_bucket() -> BucketSlots:
-        return bucket
-
-    monkeypatch.setattr(BucketSlots, "try_acquire", stuck_at_the_second)
-    slots = shared_slots.SharedSlots(open_bucket, groups, worker="w", lease_seconds=60)
-    job = await queues[0].submit("call", groups=["api", "gpu"])
-    taking = asyncio.create_task(slots.take("token", job))
-    await soon(asks_for_the_second.wait())
-    held = (await bucket.get_status("api")).active
-    taking.cancel()
-    await asyncio.gather(taking, return_exceptions=True)
-
-    assert (held, (await bucket.get_status("api")).active) == (1, 0)
-
-
-# --- the manager on a bucket ----------------------------------------------------------------------------------
-
-
-async def test_the_manager_has_the_same_calls_on_a_bucket(bucket_url: str) -> None:
-    async with await qo.ConcurrencyManager.open(bucket_url) as manager:
-        taken = {await manager.try_acquire("api", 2, f"holder-{n}", "worker-1", 60) for n in range(2)}
-        assert taken == {0, 1}
-        assert await manager.try_acquire("api", 2, "late") is None
-        status = await manager.get_status("api")
-        assert (status.active, {slot.holder for slot in status.slots}) == (2, {"holder-0", "holder-1"})
-        slot = next(slot.slot_id for slot in status.slots if slot.holder == "holder-0")
-        assert not await manager.release("api", slot, "holder-1")
-        assert await manager.extend_lease("api", slot, "holder-0", 30)
-        assert await manager.release("api", slot, "holder-0")
-        assert await manager.cleanup_expired("api") == 0
-        assert await manager.try_acquire("api", 2, "late") == slot
-
-
-async def test_the_manager_shows_the_limit_that_was_given_with_the_last_call(
-    bucket_url: str, bucket: BucketSlots
-) -> None:
-    async with await qo.ConcurrencyManager.open(bucket_url) as manager:
-        before = (await manager.get_status("api")).limit
-        slot = await manager.try_acquire("api", 2, "ann")
-        assert slot is not None
-        given = await manager.get_status("api")
-        elsewhere = await bucket.get_status("api")
-        await manager.release("api", slot, "ann")
-        released = (await manager.get_status("api")).limit
-        await bucket.set_limit("api", 5)
-        by_operator = await manager.get_status("api")
-
-    assert (before, given.limit, given.source, released) == (None, 2, Source.TASK, 2)
-    assert (elsewhere.limit, elsewhere.source) == (2, Source.TASK)
-    assert (by_operator.limit, by_operator.source) == (5, Source.OPERATOR)
-
-
-async def test_the_manager_opens_any_store(tmp_path: Path) -> None:
-    async with await qo.ConcurrencyManager.open(f"sqlite:///{tmp_path}/qo.db") as manager:
-        assert await manager.try_acquire("api", 1, "ann") == 0
-
-
-async def test_a_bucket_is_no_place_for_jobs(bucket_url: str) -> None:
-    with pytest.raises(qo.SettingsError, match="a bucket, which keeps slots and no jobs"):
-        await qo.connect(bucket_url)
-
-
-async def test_a_job_in_two_groups_that_lacks_one_slot_keeps_none_of_the_other(
-    bucket: BucketSlots, queues: list[qo.Queue]
-) -> None:
-    other = "provider:other"
-    await bucket.set_limit(other, 1)
-    await bucket.try_acquire(other, 1, "somebody", None, 60)
-
-    async def opened() -> BucketSlots:
-        return bucket
-
-    slots = shared_slots.SharedSlots(opened, {GROUP: 2, other: 1}, worker="worker-1", lease_seconds=60)
-
-    for groups in ([GROUP, other], [other, GROUP]):
-        job = await queues[0].submit("call", groups=groups)
-        lacking = await slots.take("a token", job)
-
-        assert lacking == other
-        assert await held(bucket) == 0
-        assert (await bucket.get_status(other)).active == 1

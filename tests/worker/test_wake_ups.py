@@ -1,68 +1,32 @@
-"""No wake-up is lost: with every poll set to an hour, every waiter is woken within seconds."""
+"""No wake-up of a worker is lost: with every poll set to an hour, an idle one is woken within seconds."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 import qo
 from qo.queue.queue import Queue
-from qo.settings import load_settings
 from qo.store.sqlite import SQLiteStore
-from qo.values import Bounds, Lease
 from tests.conformance.suite.harness import claim, finish, hand_back, succeed
 from tests.processes import Process, program
-from tests.stores import STORES, StoreUnderTest
-from tests.worker.running import running, state_is, until
-from tests.worker.slow_polls import (
-    SETTINGS,
-    Hearing,
-    another_queue,
-    idle,
-    look_at_the_clock_hourly,
-    poll_hourly,
-    url_of,
+from tests.stores import STORES
+from tests.worker.hourly_polls import (  # noqa: F401 - asked for by name
+    HEARD_SECONDS,
+    held_elsewhere,
+    hourly_fixture,
+    no_clock_fixture,
+    other_fixture,
+    queue_fixture,
+    store_under_test_fixture,
 )
+from tests.worker.running import running
+from tests.worker.slow_polls import idle, url_of
 
-HEARD_SECONDS = 10
-"""A net. A wake-up takes milliseconds, and a lost one an hour."""
 SOON_SECONDS = 0.3
-
-
-@pytest.fixture(autouse=True)
-def hourly(monkeypatch: pytest.MonkeyPatch) -> None:
-    poll_hourly(monkeypatch)
-
-
-@pytest.fixture
-def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_at_the_clock_hourly(monkeypatch)
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def store_under_test(request: pytest.FixtureRequest) -> StoreUnderTest:
-    """Every store in the gate too: each has a way of its own to wake workers."""
-    chosen: StoreUnderTest = request.param
-    return chosen
-
-
-@pytest.fixture
-async def queue(store_under_test: StoreUnderTest) -> AsyncIterator[Queue]:
-    store = await store_under_test.open(Bounds())
-    opened = Queue(store, load_settings(SETTINGS, environ={}))
-    yield opened
-    await opened.close()
-    await store_under_test.close(store)
-
-
-@pytest.fixture
-async def other(queue: Queue) -> AsyncIterator[Queue]:
-    async with another_queue(queue) as opened:
-        yield opened
-
 
 SUBMITTING = """
 import sys
@@ -100,13 +64,6 @@ async def started(queue: Queue) -> Started:
 
 
 # --- something happens ----------------------------------------------------------------------------------------
-
-
-async def held_elsewhere(other: Queue, **options: Any) -> Lease:
-    """A job of another task that another worker runs."""
-    await other.submit("elsewhere", id="holder", **options)
-    (lease,) = await claim(other.store, tasks=["elsewhere"], worker="another", now=None)
-    return lease
 
 
 async def in_a_full_group(other: Queue) -> Callable[[], Awaitable[object]]:
@@ -353,127 +310,3 @@ async def test_an_idle_worker_hears_that_the_lease_of_a_worker_that_died_is_over
             await hold_and_die()
 
         await started.job("job")
-
-
-# --- running handlers -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("no_clock")
-@pytest.mark.parametrize("what", ["cancel", "revoke"])
-async def test_a_running_handler_hears_that_it_is_to_stop(queue: Queue, other: Queue, what: str) -> None:
-    worker, interrupted, hearing = qo.Worker(queue, "busy"), asyncio.Event(), Hearing(queue.store)
-
-    @worker.task("work")
-    async def work() -> None:
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            interrupted.set()
-
-    await other.set_limit("gpu", 1)
-    await other.submit("work", id="job", groups=["gpu"])
-    async with running(worker), asyncio.timeout(HEARD_SECONDS):
-        await state_is(other, "job", qo.State.RUNNING)
-        await hearing.begun()
-        if what == "cancel":
-            await other.cancel("job")
-        else:
-            await other.pause("work")
-            await other.store.revoke("gpu", 0, force=True)
-
-        await interrupted.wait()
-
-
-@pytest.mark.usefixtures("no_clock")
-async def test_a_caller_that_waits_for_a_job_hears_that_it_has_ended(queue: Queue, other: Queue) -> None:
-    lease = await held_elsewhere(other)
-    waiting = asyncio.create_task(queue.wait("holder"))
-    await asyncio.sleep(0.1)
-
-    await succeed(other.store, lease, now=None)
-
-    async with asyncio.timeout(HEARD_SECONDS):
-        assert (await waiting).state is qo.State.SUCCEEDED
-
-
-# --- callers of a limiter -------------------------------------------------------------------------------------
-
-GROUP = "provider:ollama"
-
-
-@pytest.mark.usefixtures("no_clock")
-@pytest.mark.parametrize("in_thread", [False, True], ids=["task", "thread"])
-@pytest.mark.parametrize("freed_by", ["caller", "job", "cancel", "raise", "remove", "resume", "revoke"])
-async def test_a_caller_that_waits_hears_of_its_slot(
-    queue: Queue, other: Queue, freed_by: str, in_thread: bool
-) -> None:
-    hearing = Hearing(queue.store)
-    limiter, elsewhere = qo.Limiter({"ollama": 1}, queue=queue), qo.Limiter({"ollama": 1}, queue=other)
-    try:
-        free = await slot_taken(other, elsewhere, freed_by)
-        entered = asyncio.create_task(asyncio.to_thread(enter_in_thread, limiter) if in_thread else enter(limiter))
-
-        async def does_wait() -> bool:
-            return (await other.limit(GROUP)).waiting == 1
-
-        await until(does_wait)
-        await hearing.begun()
-        await free()
-
-        async with asyncio.timeout(HEARD_SECONDS):
-            await entered
-    finally:
-        await asyncio.to_thread(limiter.close)
-        await asyncio.to_thread(elsewhere.close)
-
-
-async def slot_taken(other: Queue, elsewhere: qo.Limiter, freed_by: str) -> Callable[[], Awaitable[object]]:
-    """Take the only slot, or pause the group; answers what makes it free again."""
-    if freed_by == "resume":
-        await other.pause(GROUP)
-        return lambda: other.resume(GROUP)
-    if freed_by == "caller":
-        block = elsewhere.acquire("ollama")
-        await block.__aenter__()
-        return lambda: block.__aexit__(None, None, None)
-    await other.set_limit(GROUP, 1)
-    lease = await held_elsewhere(other, groups=[GROUP])
-    match freed_by:
-        case "job":
-            return lambda: succeed(other.store, lease, now=None)
-        case "cancel":
-            return lambda: finish(other.store, lease, qo.State.FAILED, error=qo.JobError(message="no"), now=None)
-        case "raise":
-            return lambda: other.set_limit(GROUP, 2)
-        case "remove":
-            return lambda: other.remove_limit(GROUP)
-    return lambda: other.store.revoke(GROUP, 0, force=True)
-
-
-async def enter(limiter: qo.Limiter) -> None:
-    async with limiter.acquire("ollama"):
-        pass
-
-
-def enter_in_thread(limiter: qo.Limiter) -> None:
-    with limiter.acquire("ollama"):
-        pass
-
-
-@pytest.mark.usefixtures("no_clock")
-async def test_a_holder_that_waits_for_a_semaphore_hears_of_its_slot(queue: Queue, other: Queue) -> None:
-    here, there = qo.user_semaphore(queue, "ada", "partner"), qo.user_semaphore(other, "ada", "partner")
-    slots = 0
-    while await there.acquire(f"holder-{slots}"):
-        slots += 1
-    waiting = asyncio.create_task(here.acquire("waiting", timeout=3600))
-
-    async def does_wait() -> bool:
-        return (await other.limit("user:ada")).waiting == 1
-
-    await until(does_wait)
-    await asyncio.sleep(0.1)  # so that it listens; what it missed before that, it asks for
-    await there.release("holder-0")
-
-    async with asyncio.timeout(HEARD_SECONDS):
-        assert await waiting

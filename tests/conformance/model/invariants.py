@@ -7,9 +7,10 @@ from collections import Counter
 from qo.job import ENDED, HELD, State
 from qo.policy.ordering import place_of
 from qo.values import Suspicion
+from tests.conformance.model.kept import Kept, name_of
 from tests.conformance.model.reads import Reads
 from tests.conformance.model.state import LeaseRow, ModelState, certain
-from tests.conformance.model.turns import Kept, kept_now, name_of, with_a_turn
+from tests.conformance.model.turns import kept_now, with_a_turn
 
 
 def check_invariants(model: Reads, before: ModelState, now: int | None) -> None:

@@ -1,9 +1,22 @@
 """The reference model: the contract of `qo/store/contract.py` as a plain program, without I/O.
 
-It is meant to be read as the specification. Rows are in `state.py`, the rules that hold for all
-operations in `line.py`, tiers and quota in `admission.py`, what time does in `upkeep.py`,
-reading and the snapshot in `reads.py`. The operations are in `submit.py`, `running.py`,
-`people.py` and, for callers, workers, upkeep and figures, here.
+It is meant to be read as the specification. The rows are in `state.py`. The rules that hold for all operations, as
+`qo/store/__init__.py` names them, build on each other in this order:
+
+    telling.py       events, audit entries and figures
+    rows.py          what is where, and how it stands in time
+    groups.py        room, slots and limits
+    lanes.py         lanes, parking and entering
+    turns.py         who is passed and takes a turn; the slots that turns keep are in `kept.py`
+    line.py          joining, coming back and leaving
+    admission.py     tiers and the daily quota
+    suspects.py      which jobs a worker may look at
+    candidates.py    examining for a claim
+    handing_over.py  slots for callers that wait
+    upkeep.py        what time does
+
+Reading is in `job_reads.py` and `reads.py`, the snapshot in `snapshots.py`. The operations are in `submit.py`,
+`running.py`, `people.py` and, for callers, workers, upkeep and figures, here.
 
 Every writing operation is one step: an error leaves everything as it was, and after each step the invariants of
 the design are checked on the model's own rows (`step.py`, `invariants.py`).

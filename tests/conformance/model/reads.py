@@ -1,217 +1,34 @@
-"""What can be read of the reference model, and the snapshot that a store's whole state is compared with."""
+"""What else can be read of the reference model: parents, blockers, groups, users, workers, figures, events, records."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
-from typing import Any, Unpack
 
 import msgspec
 
 from qo.errors import ParentNotFound
 from qo.event import AuditEntry, Feed
-from qo.job import ENDED, HELD, Job, State, moment, status_of
-from qo.policy.ordering import MOVED_COUNTED_AT_MOST, place_of, priority_of, was_moved
-from qo.store.paging import Cursor, EndedCursor
+from qo.job import HELD, State, moment
 from qo.values import (
     Blockers,
     GroupStatus,
-    InLine,
-    JobsPage,
-    Lease,
-    LinePage,
     Observed,
     ParentStatus,
-    Place,
     Record,
     SeriesPoint,
     SlotInfo,
     Suspicion,
     UserUsage,
-    Wanted,
     WorkerInfo,
 )
 from tests.conformance.model.admission import DAY_MS
-from tests.conformance.model.state import JobRow, LeaseRow, WorkerRow, certain
-from tests.conformance.model.turns import Kept, kept_now, name_of
-from tests.conformance.model.upkeep import Upkeep
+from tests.conformance.model.job_reads import JobReads, moment_or_none
+from tests.conformance.model.kept import Kept, name_of
+from tests.conformance.model.state import JobRow, WorkerRow, certain
+from tests.conformance.model.turns import kept_now
 
 
-def comes_after(place: Cursor, cursor: Cursor, *, newest_first: bool) -> bool:
-    if place.in_line != cursor.in_line or cursor.last is None:
-        return cursor.in_line or not place.in_line
-    if newest_first and not place.in_line:
-        return certain(place.last) < cursor.last
-    return certain(place.last) > cursor.last
-
-
-def is_wanted(job: Job, wanted: Wanted) -> bool:
-    fields = ("user", "task", "parent", "project", "tier", "priority")
-    return (
-        wanted.get("status") in (None, job.status, job.state)
-        and all(wanted.get(field) in (None, getattr(job, field)) for field in fields)
-        and job.id.startswith(wanted.get("id_prefix") or "")
-    )
-
-
-class Reads(Upkeep):
-    def job(self, job_id: str) -> Job:
-        return self.as_job(self.row(job_id), with_history=True)
-
-    def as_job(self, row: JobRow, *, with_history: bool = False) -> Job:
-        return Job(
-            id=row.id,
-            task=row.task,
-            state=row.state,
-            status=status_of(row.state, row.stage),
-            priority=row.priority,
-            groups=self.groups_of_job(row),
-            submitted_at=moment(row.submitted_at),
-            attempts=row.attempts,
-            max_attempts=row.max_attempts,
-            stage=row.stage,
-            tier=row.tier,
-            user=row.user,
-            project=row.project,
-            parent=row.parent,
-            phase=row.phase,
-            unique=row.unique,
-            key=row.key if row.state is State.QUEUED else None,
-            position=self.rank(row) if row.state is State.QUEUED else None,
-            position_original=row.position_original,
-            displaced=row.displaced,
-            iterations=row.iterations,
-            iterations_batch=row.iterations_batch,
-            iterations_granted=row.iterations_granted,
-            iterations_max=row.iterations_max,
-            progress=row.progress,
-            result=None if row.result is None else msgspec.json.decode(row.result),
-            error=row.error,
-            message=row.message,
-            worker=row.worker,
-            token=None if row.token is None else str(row.token),
-            timeout_seconds=None if row.timeout_ms is None else row.timeout_ms / 1000,
-            cancel_wanted=row.cancel_wanted,
-            run_at=moment_or_none(row.run_at),
-            deferred=row.deferred,
-            joined_at=moment_or_none(row.joined_at),
-            started_at=moment_or_none(row.started_at),
-            confirmation_required_at=moment_or_none(row.confirmation_required_at),
-            finished_at=moment_or_none(row.finished_at),
-            trace=row.trace,
-            history=row.history if with_history else None,
-        )
-
-    def counts(self) -> dict[State, int]:
-        return dict(Counter(row.state for row in self.state.jobs.values()))
-
-    def as_lease(self, lease: LeaseRow, *, with_payload: bool = True) -> Lease:
-        row = self.state.jobs[lease.holder]
-        return Lease.of(
-            self.as_job(row),
-            token=str(lease.token),
-            expires_at_ms=self.ends_at(lease),
-            slots=self.limited_slots(lease),
-            payload=row.payload if with_payload else b"",
-            checkpoint=row.checkpoint if with_payload else None,
-            suspicion=row.suspicion,
-        )
-
-    def payload(self, job_id: str) -> tuple[bytes, bytes | None]:
-        row = self.row(job_id)
-        return row.payload, row.checkpoint
-
-    def jobs(
-        self,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        newest_first: bool = False,
-        after: str | None = None,
-        **wanted: Unpack[Wanted],
-    ) -> JobsPage:
-        if ids is not None:
-            known = (job_id for job_id in dict.fromkeys(ids) if job_id in self.state.jobs)
-            return JobsPage(jobs=tuple(map(self.job, known)))
-        if wanted.get("ended"):
-            return self.ended_jobs(limit, newest_first, EndedCursor.read(after), wanted)
-        others = [row for row in self.state.jobs.values() if row.state is not State.QUEUED]
-        others.sort(key=lambda row: row.number, reverse=newest_first)
-        found: list[Job] = []
-        looked_at = 0
-        cursor = Cursor.read(after)
-        for row in (*self.in_line(), *others):
-            place = Cursor(row.state is State.QUEUED, row.key if row.state is State.QUEUED else row.number)
-            if not comes_after(place, cursor, newest_first=newest_first):
-                continue
-            looked_at += 1
-            if is_wanted(job := self.as_job(row, with_history=True), wanted):
-                found.append(job)
-            if len(found) == limit or looked_at == self.bounds.page:
-                return JobsPage(jobs=tuple(found), next=place.text())
-        return JobsPage(jobs=tuple(found))
-
-    def ended_jobs(self, limit: int, newest_first: bool, cursor: EndedCursor | None, wanted: Wanted) -> JobsPage:
-        ended = [row for row in self.state.jobs.values() if row.state in ENDED]
-        places = {EndedCursor(certain(row.finished_at), row.number): row for row in ended}
-        found: list[Job] = []
-        looked_at = 0
-        for place in sorted(places, reverse=newest_first):
-            if cursor is not None and (place >= cursor if newest_first else place <= cursor):
-                continue
-            looked_at += 1
-            if is_wanted(job := self.as_job(places[place], with_history=True), wanted):
-                found.append(job)
-            if len(found) == limit or looked_at == self.bounds.page:
-                return JobsPage(jobs=tuple(found), next=place.text())
-        return JobsPage(jobs=tuple(found))
-
-    def line(self, *, limit: int, after: str | None = None, around: str | None = None) -> LinePage:
-        if around is not None:
-            line, row = self.in_line(), self.row(around)
-            first = max(0, line.index(row) - limit) if row in line else len(line)
-            neighbours = line[first : line.index(row) + limit + 1] if row in line else []
-            return self.line_page(neighbours, following=None)
-        cursor, at_most = Cursor.read(after), min(limit, self.bounds.page)
-        behind = [row for row in self.in_line() if comes_after(Cursor(True, row.key), cursor, newest_first=False)]
-        page = behind[:at_most]
-        following = Cursor(True, page[-1].key).text() if page and len(page) == at_most else None
-        return self.line_page(page, following=following)
-
-    def line_page(self, rows: Sequence[JobRow], *, following: str | None) -> LinePage:
-        return LinePage(
-            jobs=tuple(self.as_in_line(row) for row in rows),
-            queued=len(self.in_line()),
-            next_sequence=self.state.next_sequence,
-            task_groups={name: options.groups for name, options in self.state.tasks.items() if options.groups},
-            next=following,
-        )
-
-    def as_in_line(self, row: JobRow) -> InLine:
-        return InLine(
-            id=row.id,
-            task=row.task,
-            key=certain(row.key),
-            undisturbed_key=row.undisturbed_key,
-            tier=row.tier,
-            groups=self.groups_of_job(row),
-            passed=row.passed,
-            turn=row.turn,
-            suspicion=row.suspicion,
-        )
-
-    def positions(self, job_ids: Sequence[str]) -> dict[str, Place]:
-        return {row.id: self.place(row) for row in self.in_line() if row.id in job_ids}
-
-    def place(self, row: JobRow) -> Place:
-        position, original, placed_ahead = self.rank(row), certain(row.position_original), None
-        moved = [job for job in self.state.jobs.values() if job.key is not None and was_moved(place_of(job.key))]
-        if position > original and len(moved) <= MOVED_COUNTED_AT_MOST:
-            ahead = [other for other in self.in_line() if certain(other.key) < certain(row.key)]
-            placed_ahead = sum(other.sequence > row.sequence for other in ahead)
-        return Place(position=position, original=original, placed_ahead=placed_ahead, displaced=row.displaced)
-
+class Reads(JobReads):
     def parent(self, parent: str) -> ParentStatus:
         if parent not in self.state.parents:
             raise ParentNotFound(parent)
@@ -255,12 +72,6 @@ class Reads(Upkeep):
         """The newest of them: those before it, if any, were cancelled."""
         found = [job for job in self.jobs_of_parent(parent) if job.phase == phase]
         return max(found, key=lambda job: job.number, default=None)
-
-    def leases(self, *, worker: str | None = None) -> tuple[Lease, ...]:
-        held = [lease for _, lease in sorted(self.state.leases.items()) if lease.is_job]
-        return tuple(
-            self.as_lease(lease, with_payload=False) for lease in held if worker is None or lease.worker == worker
-        )
 
     def group(self, group: str, kept: Kept) -> GroupStatus:
         row, keeper = self.group_row(group), kept.first(group)
@@ -386,130 +197,3 @@ class Reads(Upkeep):
             for known, record in sorted(self.state.records.items())
             if (known.startswith(prefix) if name is None else known == name)
         }
-
-    # --- everything -------------------------------------------------------------------------------------------
-
-    def snapshot(self) -> dict[str, Any]:
-        state = self.state
-        return {
-            "jobs": {
-                row.id: {
-                    "job": self.as_job(row, with_history=True),
-                    "key": row.key,
-                    "parked": self.parked(row),
-                    "due_at": row.due_at,
-                    "steady_at": row.steady_at,
-                    "start_by": row.start_by,
-                    "steady_start_by": row.steady_start_by,
-                    "overdue_message": row.overdue_message,
-                    "quota_day": row.quota_day,
-                    "deferred": row.deferred,
-                    "boost": row.boost,
-                    "iterations_batch": row.iterations_batch,
-                    "aged_at": row.aged_at,
-                    "reminded": row.reminded,
-                    "ended_token": None if row.ended_token is None else str(row.ended_token),
-                    "payload": row.payload,
-                    "checkpoint": row.checkpoint,
-                    "contact": row.contact,
-                    "suspicion": int(row.suspicion),
-                    "number": row.number,
-                    "passed": row.passed,
-                    "turn": row.turn,
-                }
-                for row in state.jobs.values()
-            },
-            "groups": {
-                name: {
-                    "limit": row.limit,
-                    "source": None if row.source is None else int(row.source),
-                    "paused": row.paused,
-                    "closed_until": row.closed_until,
-                }
-                for name, row in state.groups.items()
-                if row.is_set()
-            },
-            "slots": self.slots_by_group(),
-            "leases": {
-                str(token): {
-                    "holder": lease.holder,
-                    "job": lease.is_job,
-                    "worker": lease.worker,
-                    "claim": lease.claim,
-                    "expires_at": lease.expires_at,
-                }
-                for token, lease in state.leases.items()
-            },
-            "tickets": {
-                ticket.holder: {
-                    "key": ticket.key,
-                    "groups": ticket.groups,
-                    "parked": self.parked(ticket),
-                    "expires_at": ticket.expires_at,
-                    "lease_ms": ticket.lease_ms,
-                    "wait_ms": ticket.wait_ms,
-                    "passed": ticket.passed,
-                    "turn": ticket.turn,
-                }
-                for ticket in state.tickets.values()
-            },
-            "open": self.open_groups(),
-            "states": self.counts(),
-            "counts": dict(Counter(priority_of(certain(row.key)) for row in self.in_line())),
-            "users": {name: (row.standing, row.pinned) for name, row in state.users.items()},
-            "quota": dict(state.quota),
-            "parents": dict(state.parents),
-            "tasks": {
-                task: (options.groups, options.max_attempts)
-                for task, options in state.tasks.items()
-                if options.groups or options.max_attempts
-            },
-            "workers": {
-                name: {
-                    "instance": row.instance,
-                    "tasks": tuple(options.name for options in row.tasks),
-                    "capacity": row.capacity,
-                    "heard_at": row.heard_at,
-                    "expires_at": row.expires_at,
-                }
-                for name, row in state.workers.items()
-            },
-            "events": list(state.events),
-            "audit": list(state.audit),
-            "series": dict(state.series),
-            "averages": dict(state.averages),
-            "clock": {
-                "noted_at": state.noted_at,
-                "lease_ms": state.lease_ms,
-                "turn_after": state.turn_after,
-                "uncounted_ms": state.uncounted_ms,
-                "fallen_ms": state.fallen_ms,
-                "renewed_since_gap": state.renewed_since_gap,
-                "token_at_gap": state.token_at_gap,
-                "next_sequence": state.next_sequence,
-                "last_token": state.last_token,
-            },
-        }
-
-    def slots_by_group(self) -> dict[str, dict[int, str]]:
-        by_group: dict[str, dict[int, str]] = {}
-        for token, lease in self.state.leases.items():
-            for group, number in lease.slots.items():
-                by_group.setdefault(group, {})[number] = str(token)
-        return by_group
-
-    def open_groups(self) -> list[tuple[str, int, str, int]]:
-        """The groups that have room and something parked, by task ("" for callers) and suspicion, with the first key
-        there."""
-        heads: dict[tuple[str, int, str], int] = {}
-        for waiting in self.state.in_lanes():
-            task, suspicion = (waiting.task, int(waiting.suspicion)) if isinstance(waiting, JobRow) else ("", 0)
-            group = self.parked(waiting)
-            if group is not None and self.has_room(group):
-                key = certain(waiting.key)
-                heads[task, suspicion, group] = min(heads.get((task, suspicion, group), key), key)
-        return sorted((task, suspicion, group, key) for (task, suspicion, group), key in heads.items())
-
-
-def moment_or_none(milliseconds: int | None) -> datetime | None:
-    return None if milliseconds is None else moment(milliseconds)

@@ -22,7 +22,7 @@ from qo.values import (
     Suspicion,
     looks,
 )
-from tests.conformance.model.line import recorded_groups
+from tests.conformance.model.groups import recorded_groups
 from tests.conformance.model.state import GroupRow, JobRow, LeaseRow, TicketRow, certain
 from tests.conformance.model.step import Steps, step
 from tests.conformance.model.turns import end_turn, kept_now, pass_over

@@ -9,8 +9,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 from qo.job import State
 from qo.values import Bounds
 from tests.conformance.model.invariants import check_invariants
-from tests.conformance.model.line import MINUTE_MS
-from tests.conformance.model.reads import Reads
+from tests.conformance.model.snapshots import Snapshots
+from tests.conformance.model.telling import MINUTE_MS
 
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
@@ -40,7 +40,7 @@ def step(
     return whole_step
 
 
-class Steps(Reads):
+class Steps(Snapshots):
     def __init__(self, bounds: Bounds | None = None) -> None:
         super().__init__(bounds)
         self.before = self.state.copy()

@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from qo.event import TURN
 from qo.policy.groups import GLOBAL
+from tests.conformance.model.kept import Kept, Waiting, name_of
+from tests.conformance.model.lanes import Lanes
 from tests.conformance.model.state import GroupRow, JobRow, TicketRow, certain
 
-if TYPE_CHECKING:
-    from tests.conformance.model.line import Line
-
-Waiting = JobRow | TicketRow
 NEAR = ("user:", "project:", "tier:", "parent:")
 
 
-class Kept:
-    """For each group, those that ask for a slot of it to be kept, in the order of the line. One slot is kept, for the
-    first of them. Worked out when a walk begins; those that get their slots in it no longer ask."""
-
-    def __init__(self) -> None:
-        self.asking: dict[str, list[Waiting]] = {}
-
-    def first(self, group: str) -> Waiting | None:
-        return next(iter(self.asking.get(group, [])), None)
-
-    def before(self, group: str, key: int) -> int:
-        first = self.first(group)
-        return 1 if first is not None and certain(first.key) < key else 0
-
-    def without(self, *gone: Waiting) -> Kept:
-        kept = Kept()
-        for group, asking in self.asking.items():
-            kept.asking[group] = [one for one in asking if not any(one is other for other in gone)]
-        return kept
-
-    def groups_of(self, waiting: Waiting) -> list[str]:
-        """The groups in which a slot is kept for it."""
-        return [group for group in self.asking if self.first(group) is waiting]
-
-
-def name_of(waiting: Waiting) -> str:
-    return waiting.id if isinstance(waiting, JobRow) else waiting.holder
-
-
-def near_groups(line: Line, waiting: Waiting) -> list[str]:
+def near_groups(line: Lanes, waiting: Waiting) -> list[str]:
     if isinstance(waiting, TicketRow):
         return []
     return [group for group in line.all_groups(waiting) if group == waiting.task or group.startswith(NEAR)]
 
 
-def with_a_turn(line: Line) -> list[Waiting]:
+def with_a_turn(line: Lanes) -> list[Waiting]:
     return sorted((one for one in line.state.in_lanes() if one.turn), key=lambda one: certain(one.key))
 
 
-def kept_by(line: Line, turns: list[Waiting], now: int) -> Kept:
+def kept_by(line: Lanes, turns: list[Waiting], now: int) -> Kept:
     """What these keep, who stand in this order."""
     kept = Kept()
     if line.state.turn_after == 0:
@@ -83,11 +51,11 @@ def is_shut(group: GroupRow) -> bool:
     return group.paused or group.closed_until is not None or group.limit == 0
 
 
-def kept_now(line: Line, now: int) -> Kept:
+def kept_now(line: Lanes, now: int) -> Kept:
     return kept_by(line, with_a_turn(line), now)
 
 
-def pass_over(line: Line, started: Iterable[tuple[int, tuple[str, ...]]], put_aside: list[Waiting], now: int) -> None:
+def pass_over(line: Lanes, started: Iterable[tuple[int, tuple[str, ...]]], put_aside: list[Waiting], now: int) -> None:
     """The end of a walk: count who was passed in it, and let those take a turn who were passed often enough.
 
     `started` are the keys and groups of those that got slots. `put_aside` were looked at and parked.
@@ -107,7 +75,7 @@ def pass_over(line: Line, started: Iterable[tuple[int, tuple[str, ...]]], put_as
             take_turn(line, waiting, now)
 
 
-def firsts_parked_in(line: Line, group: str) -> list[Waiting]:
+def firsts_parked_in(line: Lanes, group: str) -> list[Waiting]:
     """Of each task, suspects apart, and of the callers, the first that is parked in a group."""
     firsts: dict[tuple[str, int], Waiting] = {}
     for waiting in sorted(line.state.in_lanes(), key=lambda one: certain(one.key)):
@@ -117,7 +85,7 @@ def firsts_parked_in(line: Line, group: str) -> list[Waiting]:
     return list(firsts.values())
 
 
-def take_turn(line: Line, waiting: Waiting, now: int) -> None:
+def take_turn(line: Lanes, waiting: Waiting, now: int) -> None:
     """If there is a row for it, or those that keep nothing can make room for one that would keep something."""
     turns = with_a_turn(line)
     kept = kept_by(line, turns, now)
@@ -139,7 +107,7 @@ def take_turn(line: Line, waiting: Waiting, now: int) -> None:
     line.tell(TURN, name_of(waiting), {"passed": waiting.passed}, now)
 
 
-def fits(line: Line, turns: list[Waiting]) -> bool:
+def fits(line: Lanes, turns: list[Waiting]) -> bool:
     groups = {group for one in turns for group in line.all_groups(one) if group != GLOBAL}
     return len(turns) <= line.bounds.turns and len(groups) <= line.bounds.turn_groups
 

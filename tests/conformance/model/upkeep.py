@@ -12,14 +12,15 @@ from qo.policy.groups import within_portion
 from qo.policy.ordering import aged_priority, order_key, place_of, priority_of
 from qo.policy.suspects import suspicion_of
 from qo.values import Keep, Portion, Reminder, Source, Suspicion, looks
-from tests.conformance.model.admission import DAY_MS, Admission
-from tests.conformance.model.line import MINUTE_MS
+from tests.conformance.model.admission import DAY_MS
+from tests.conformance.model.handing_over import HandingOver
 from tests.conformance.model.state import JobRow, LeaseRow, ModelState, certain
+from tests.conformance.model.telling import MINUTE_MS
 
 Item = TypeVar("Item")
 
 
-class Upkeep(Admission):
+class Upkeep(HandingOver):
     before: ModelState
     """the state at the beginning of the step"""
     left: int

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import apsw
 import pytest
@@ -16,13 +15,6 @@ from tests.conformance.suite.harness import submission
 
 ROUNDS = 6
 BATCH = 50
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
-    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
-    yield store
-    await store.close()
 
 
 @pytest.fixture

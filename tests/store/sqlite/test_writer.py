@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from pathlib import Path
 
 import apsw
@@ -17,13 +17,6 @@ from qo.store.sqlite.shared import sql
 from qo.store.sqlite.shared.view import View
 from qo.values import Bounds, Renewal
 from tests.conformance.suite.harness import NOW, at, submission, submit
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
-    store = await SQLiteStore.open(str(tmp_path / "qo.db"))
-    yield store
-    await store.close()
 
 
 class Gate:
