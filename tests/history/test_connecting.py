@@ -22,7 +22,7 @@ from qo.queue.queue import Queue
 from qo.settings import load_settings
 from qo.store.redis.store import RedisStore
 from tests.conformance.suite.harness import submit, submit_all
-from tests.history.staging import Staged, fresh_database, switch_on, until
+from tests.history.staging import Staged, fresh_database, fresh_name, switch_on, until
 from tests.servers.certificates import make_certificate
 from tests.servers.local import new_port
 from tests.servers.postgres import PostgresServer, shared_postgres
@@ -86,6 +86,18 @@ async def test_a_database_that_is_not_there_is_a_wrong_setting_and_a_server_that
         await connect("postgresql://postgres:secret@127.0.0.1:1/x")
     with pytest.raises(SettingsError, match=r"history\.url is 'mysql://host/x'"):
         await connect("mysql://me:secret@host/x")
+
+
+async def test_a_database_that_lacks_letters_is_a_wrong_setting() -> None:
+    server, name = shared_postgres(), fresh_name()
+    await server.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    writer = Writer(server.url(name), namespace="n", keep_days=90)
+
+    with pytest.raises(SettingsError, match="has the encoding LATIN1"):
+        await writer.open()
+
+    await writer.close()
+    await server.execute(f"DROP DATABASE {name}")
 
 
 ONLY_WITH_PASSWORD = """

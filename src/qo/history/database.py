@@ -131,6 +131,12 @@ def explained(url: str) -> Iterator[None]:
 
 async def migrate(connection: asyncpg.Connection, *, keep_days: int) -> None:
     """Bring the schema to `VERSION`, however many try it at once. Needs the rights of the owner."""
+    encoding = connection.get_settings().server_encoding
+    if encoding != "UTF8":
+        raise SettingsError(
+            f"The database of history.url has the encoding {encoding}, which lacks letters that names may have; make "
+            "one with CREATE DATABASE qo ENCODING 'UTF8' TEMPLATE template0."
+        )
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS history")

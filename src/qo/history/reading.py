@@ -133,7 +133,9 @@ class HistoryReader:
         query.add("submitted_at < {}", before)
         if after is not None:
             query.add("(submitted_at, id) > ({}, {})", after.submitted_at, after.id)
-        statement = f"SELECT id, task, submitted_at FROM history.jobs WHERE {query.text} ORDER BY submitted_at, id LIMIT"
+        statement = (
+            f"SELECT id, task, submitted_at FROM history.jobs WHERE {query.text} ORDER BY submitted_at, id LIMIT"
+        )
         return [Unended(**dict(row.items())) for row in await self._fetch(f"{statement} {limit}", *query.values)]
 
     async def _fetch(self, query: str, *values: Any) -> list[asyncpg.Record]:
