@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from qo.history import recorder
+from qo.history.records import records_of
+from qo.history.writing import Writer
 from qo.job import JobError, moment
 from qo.policy.groups import RECORDER
 from qo.store.redis.store import RedisStore
@@ -206,6 +208,23 @@ async def test_an_older_end_does_not_replace_a_newer_one(staged: Staged) -> None
 
     assert await staged.states() == {"a": "succeeded"}
     await again.close()
+
+
+async def test_an_acceptance_that_comes_after_the_end_takes_nothing_back(staged: Staged) -> None:
+    await submit(staged.store, "a")
+    (lease,) = await claim(staged.store)
+    await succeed(staged.store, lease)
+    assert staged.store.outbox is not None
+    accepted, ended = (await staged.store.outbox.next(None, entries=2, bytes_at_most=10_000)).entries
+    writer = Writer(staged.url, namespace=staged.store.client.namespace, keep_days=90)
+    await writer.open()
+
+    for entry in (ended, accepted, ended, accepted):
+        await writer.write(records_of([entry]))
+
+    assert await staged.states() == {"a": "succeeded"}
+    assert await staged.count("history.attempts") == 1
+    await writer.close()
 
 
 # --- one at a time ----------------------------------------------------------------------------------------------
