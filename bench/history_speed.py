@@ -11,7 +11,7 @@ import os
 import secrets
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from qo.job import State
 from qo.store.redis.store import RedisStore
@@ -23,22 +23,24 @@ BATCH = 50
 LEASE_MS = 600_000
 
 
-async def report(*, rounds: int = 7, jobs: int = 1000, records: int = 20_000) -> None:
+async def report(*, rounds: int = 40, jobs: int = 500, records: int = 20_000) -> None:
     for batch in (1, BATCH):
         print(f"submit in batches of {batch}, outbox on: {await _ratio(_submit, batch, rounds, jobs)}")
     print(f"finish in batches of {BATCH}, outbox on: {await _ratio(_finish, BATCH, rounds, jobs)}")
     await _report_recorder(records)
 
 
-async def _ratio(work: Callable[..., object], batch: int, rounds: int, jobs: int) -> str:
-    """Turn by turn, so that both have the same neighbours."""
-    off, on = [], []
-    for _ in range(rounds):
-        off.append(await work(False, batch, jobs))
-        on.append(await work(True, batch, jobs))
-    least, median = min(on) / min(off), statistics.median(on) / statistics.median(off)
+async def _ratio(work: Callable[[bool, int, int], Awaitable[float]], batch: int, rounds: int, jobs: int) -> str:
+    """In pairs, so that both of a pair have the same neighbours, and each of them is the first in turn."""
+    pairs = []
+    for number in range(rounds):
+        cost = {on: await work(on, batch, jobs) for on in ((False, True) if number % 2 else (True, False))}
+        pairs.append((cost[True] / cost[False], cost))
+    ratios = sorted(ratio for ratio, _ in pairs)
+    off = statistics.median(cost[False] for _, cost in pairs)
     return (
-        f"{least:.2f} times by the best round, {median:.2f} by the median ({min(off):.0f} and {min(on):.0f} µs a job)"
+        f"{statistics.median(ratios):.2f} times by the median of {rounds} pairs, {ratios[0]:.2f} to {ratios[-1]:.2f} "
+        f"({off:.0f} µs a job without)"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from qo.cli import doctor_history
 from qo.cli.doctor import examine
 from qo.errors import HistoryAway, InvalidValue, JobNotFound
 from qo.history.reading import HistoryReader
@@ -94,9 +95,10 @@ async def test_filters_leave_only_what_fits_all_of_them(staged: Staged, reader: 
     assert await found(tier="partner") == await found(parent="p") == []
 
 
-async def test_a_cursor_that_no_page_has_answered_is_refused(reader: HistoryReader) -> None:
-    with pytest.raises(InvalidValue, match="after is 'nonsense'"):
-        await reader.page(limit=1, after="nonsense")
+@pytest.mark.parametrize("after", ["nonsense", "h1-\0", "h1-\ud800", "h999999999999999-x"])
+async def test_a_cursor_that_no_page_has_answered_is_refused(reader: HistoryReader, after: str) -> None:
+    with pytest.raises(InvalidValue, match="after is '"):
+        await reader.page(limit=1, after=after)
 
 
 async def test_one_job_has_its_attempts_and_its_promise(staged: Staged, reader: HistoryReader) -> None:
@@ -289,6 +291,22 @@ async def test_the_doctor_lists_jobs_that_the_store_has_lost_and_no_others(stage
     assert "1 job stayed accepted" in lost.wrong
     assert "lost (work, " in lost.wrong
     assert "submit them again" in lost.do
+
+
+async def test_the_doctor_looks_at_all_jobs_without_an_end(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_history, "JOBS_AT_ONCE", 2)
+    now = int(datetime.now(UTC).timestamp() * 1000) - HOUR
+    await submit_all(staged.store, numbered("kept-", 5), now=now, run_at_ms=now + DAY)
+    await staged.record()
+    snapshot = Snapshot(staged.store, shared_server("valkey").url)
+    await submit_all(staged.store, ["lost-1", "lost-2"], now=now)
+    await staged.record()
+
+    snapshot.set_back()
+    at(staged.store, None)
+    (found,) = [each for each in await examine(staged.queue) if each.about == "history"]
+
+    assert "2 jobs stayed accepted" in found.wrong
 
 
 async def test_the_doctor_says_that_nobody_records(staged: Staged) -> None:

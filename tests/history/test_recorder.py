@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 
-import asyncpg
 import msgspec
 import pytest
-from redis import Redis
 
-from qo.errors import HistoryAway, SettingsError
 from qo.history import recorder
-from qo.history.database import connect, migrate
+from qo.history.records import records_of
 from qo.history.writing import Writer
 from qo.job import JobError, moment
 from qo.policy.groups import RECORDER
 from qo.store.redis.store import RedisStore
 from tests.conformance.suite.harness import (
-    DAY,
     NOW,
     at,
     claim,
@@ -30,7 +25,6 @@ from tests.conformance.suite.harness import (
     succeed,
 )
 from tests.history.staging import Snapshot, Staged, fresh_database, switch_on, until
-from tests.servers.postgres import shared_postgres
 from tests.servers.redis import shared_server
 
 MIGRATING_AT_ONCE = 50
@@ -134,23 +128,6 @@ async def test_the_daily_view_has_counts_and_percentiles_by_tier_task_and_state(
     assert {row["day"] for row in rows} == {moment(NOW).date()}
 
 
-async def test_payloads_and_results_are_written_without_the_one_character_that_postgresql_lacks(
-    staged: Staged,
-) -> None:
-    await switch_on(staged.store, payloads=True)
-    await submit(staged.store, "a", payload=b'{"text": "bad \\u0000 byte"}')
-    (lease,) = await claim(staged.store)
-    await succeed(staged.store, lease)
-
-    await staged.record(own := Staged(staged.store, staged.url, payloads=True).recorder)
-
-    (row,) = await staged.rows("SELECT payload, result FROM history.jobs")
-    assert msgspec.json.decode(row["payload"]) == {"text": "bad \N{REPLACEMENT CHARACTER} byte"}
-    assert msgspec.json.decode(row["result"]) == 1
-    assert own.numbers.rejected == 0
-    await own.close()
-
-
 # --- once each --------------------------------------------------------------------------------------------------
 
 
@@ -233,165 +210,21 @@ async def test_an_older_end_does_not_replace_a_newer_one(staged: Staged) -> None
     await again.close()
 
 
-# --- what the server refuses ------------------------------------------------------------------------------------
-
-
-def add_bad_entries(staged: Staged) -> None:
-    """One that PostgreSQL refuses, and one that nobody can read, between good ones."""
-    name = f"{staged.store.client.prefix}outbox"
-    with Redis.from_url(shared_server("valkey").url) as server:
-        (last, fields), *_ = server.xrevrange(name, count=1)
-        number = int(last.partition(b"-")[0])
-        bad = fields[b"records"].replace(b"succeeded", b"exploded!")
-        assert bad != fields[b"records"]
-        server.xadd(name, {"records": bad, "added": fields[b"added"]}, id=f"{number + 1}-0")
-        server.xadd(name, {"records": b"\xc1", "added": fields[b"added"]}, id=f"{number + 2}-0")
-
-
-async def test_an_entry_that_is_refused_is_put_aside_and_the_others_are_recorded(
-    staged: Staged, caplog: pytest.LogCaptureFixture
-) -> None:
-    await submit_all(staged.store, ["a", "b", "c"])
-    leases = await claim(staged.store, capacity=3)
-    await succeed(staged.store, leases[0])
-    add_bad_entries(staged)
-    for lease in leases[1:]:
-        await succeed(staged.store, lease, now=NOW + 1)
-
-    await staged.record()
-
-    assert await staged.states() == dict.fromkeys("abc", "succeeded")
-    rejected = await staged.rows("SELECT reason FROM history.rejected ORDER BY id")
-    assert "job_rows_state_check" in rejected[0]["reason"]
-    assert "not a record" in rejected[1]["reason"]
-    assert len(rejected) == 2
-    assert staged.recorder.numbers.rejected == 2
-    assert caplog.text.count("was put into history.rejected") == 2
-    assert (await staged.status()).length == 0
-
-
-# --- the database -----------------------------------------------------------------------------------------------
-
-
-async def test_fifty_recorders_may_migrate_at_once() -> None:
-    async def migrate_one(url: str) -> None:
-        connection = await connect(url)
-        try:
-            await migrate(connection, keep_days=90)
-        finally:
-            await connection.close()
-
-    async with fresh_database() as url:
-        await asyncio.gather(*(migrate_one(url) for _ in range(MIGRATING_AT_ONCE)))
-
-        connection = await asyncpg.connect(url)
-        assert await connection.fetchval("SELECT array_agg(version) FROM history.migrations") == [1]
-        await connection.close()
-
-
-async def partitions(staged: Staged, table: str) -> list[str]:
-    query = "SELECT inhrelid::regclass::text AS name FROM pg_inherits WHERE inhparent = $1::text::regclass ORDER BY 1"
-    found = await staged.rows(query, f"history.{table}")
-    return [row["name"].removeprefix(f"history.{table}_") for row in found]
-
-
-def month_after(now: datetime, months: int) -> str:
-    first = now.replace(day=1)
-    for _ in range(months):
-        first = (first + timedelta(days=32)).replace(day=1)
-    return first.strftime("%Y_%m")
-
-
-async def test_the_partitions_of_two_months_ahead_are_made(staged: Staged) -> None:
-    await staged.record()
-
-    now = datetime.now(UTC)
-    ahead = [month_after(now, months) for months in range(3)]
-    for table in ("job_rows", "attempt_rows", "audit_rows", "entry_rows"):
-        assert await partitions(staged, table) == ahead
-
-
-async def test_months_that_are_older_than_keep_days_are_dropped_whole(staged: Staged) -> None:
-    now = int(datetime.now(UTC).timestamp() * 1000)
-    await submit(staged.store, "old", now=now - 130 * DAY)
-    await submit(staged.store, "new", now=now)
-    await staged.record()
-    before = await staged.states()
-
-    await staged.rows("UPDATE history.recorder SET kept_on = NULL")  # the next day
-    await submit(staged.store, "newer", now=now)
-    await staged.record()
-
-    assert before == {"old": "accepted", "new": "accepted"}
-    assert await staged.states() == {"new": "accepted", "newer": "accepted"}
-
-
-async def test_the_history_of_another_namespace_is_refused(staged: Staged) -> None:
-    await staged.record()
-    other = Writer(staged.url, namespace="other", keep_days=90)
-
-    with pytest.raises(SettingsError, match=r"is that of the namespace .* not of other"):
-        await other.open()
-
-    await other.close()
-
-
-async def test_the_role_of_a_recorder_needs_no_right_but_to_call_record(staged: Staged) -> None:
-    await staged.record()
-    role = f"recorder_{staged.store.client.namespace}"
-    grants = f"GRANT USAGE ON SCHEMA history TO {role}; GRANT EXECUTE ON FUNCTION history.record TO {role}"
-    await staged.rows(f"CREATE ROLE {role} LOGIN")
-    for grant in grants.split(";"):
-        await staged.rows(grant)
-    url = staged.url.replace("postgres@", f"{role}@")
-    limited = Staged(staged.store, url)
+async def test_an_acceptance_that_comes_after_the_end_takes_nothing_back(staged: Staged) -> None:
     await submit(staged.store, "a")
+    (lease,) = await claim(staged.store)
+    await succeed(staged.store, lease)
+    assert staged.store.outbox is not None
+    accepted, ended = (await staged.store.outbox.next(None, entries=2, bytes_at_most=10_000)).entries
+    writer = Writer(staged.url, namespace=staged.store.client.namespace, keep_days=90)
+    await writer.open()
 
-    await limited.record()
+    for entry in (ended, accepted, ended, accepted):
+        await writer.write(records_of([entry]))
 
-    assert await staged.states() == {"a": "accepted"}
-    for forbidden in (
-        "SELECT * FROM history.job_rows",
-        "DELETE FROM history.job_rows",
-        "SELECT history.drop_months(0)",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await limited.rows(forbidden)
-    await limited.recorder.close()
-    await staged.rows(f"DROP OWNED BY {role}")
-    await staged.rows(f"DROP ROLE {role}")
-
-
-async def test_a_role_without_a_history_gets_a_sentence(store: RedisStore) -> None:
-    async with fresh_database() as url:
-        await shared_postgres().execute("CREATE ROLE stranger LOGIN")
-        writer = Writer(url.replace("postgres@", "stranger@"), namespace="n", keep_days=90)
-
-        with pytest.raises(SettingsError, match="let the owner of the database call `qo record --migrate"):
-            await writer.open()
-
-        await writer.close()
-    await shared_postgres().execute("DROP ROLE stranger")
-
-
-async def test_a_database_that_is_not_there_is_a_wrong_setting_and_a_server_that_is_not_there_is_away() -> None:
-    with pytest.raises(SettingsError, match=r"refuses the login of history\.url"):
-        await connect(shared_postgres().url("no_such_database"))
-    with pytest.raises(HistoryAway, match="cannot be used for now"):
-        await connect("postgresql://postgres:secret@127.0.0.1:1/x")
-    with pytest.raises(SettingsError, match=r"history\.url is 'mysql://host/x'"):
-        await connect("mysql://me:secret@host/x")
-
-
-async def test_all_of_several_hosts_are_tried(staged: Staged) -> None:
-    port = staged.url.rpartition(":")[2].partition("/")[0]
-    several = staged.url.replace("127.0.0.1:", "127.0.0.1:1,127.0.0.1:")
-    assert f"127.0.0.1:1,127.0.0.1:{port}" in several
-
-    connection = await connect(several)
-
-    assert await connection.fetchval("SELECT 1") == 1
-    await connection.close()
+    assert await staged.states() == {"a": "succeeded"}
+    assert await staged.count("history.attempts") == 1
+    await writer.close()
 
 
 # --- one at a time ----------------------------------------------------------------------------------------------

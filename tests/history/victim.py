@@ -9,7 +9,10 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Coroutine
 from typing import Any
+
+import asyncpg
 
 from qo.history.recorder import Recorder
 from qo.history.writing import Writer, Written
@@ -20,11 +23,22 @@ from qo.store.redis.outbox import RedisOutbox
 from qo.store.redis.store import RedisStore
 from tests.history.staging import IDLE_SECONDS, LEASE_SECONDS
 
-STEPS = ("before_reading", "after_reading", "before_writing", "within_transaction", "after_commit", "after_removing")
+STEPS = ("before_reading", "after_reading", "before_writing", "while_writing", "after_commit", "after_removing")
 
 
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def die_while_waiting(call: Coroutine[Any, Any, Written], connection: Any, *, url: str) -> None:
+    """Die when the server has the statement and waits for a lock of this process, which ends with it."""
+    process = connection.get_server_pid()
+    blocking = await asyncpg.connect(url)
+    await blocking.execute("BEGIN; SELECT FROM history.recorder FOR UPDATE")
+    writing = asyncio.create_task(call)
+    while not await blocking.fetchval("SELECT cardinality(pg_blocking_pids($1)) > 0", process):
+        assert not writing.done()
+    die()
 
 
 def die_at(step: str) -> None:
@@ -43,7 +57,7 @@ def die_at(step: str) -> None:
         if step == "before_writing" and records:
             die()
         written = await call(self, connection, records, refused)
-        if step == "within_transaction" and records:
+        if step == "while_writing" and records:
             die()
         return written
 

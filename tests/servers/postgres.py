@@ -47,14 +47,23 @@ def as_nobody() -> list[str]:
 class PostgresServer(LocalServer):
     """One server on a free loopback port, with its data in a folder of its own. It keeps them through kill and start.
 
-    `settings` are added to those of its configuration.
+    `settings` are added to those of its configuration. `logins` says who may log in, as its pg_hba.conf; everybody may
+    without it.
     """
 
-    def __init__(self, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, settings: dict[str, str] | None = None, *, logins: str | None = None) -> None:
         super().__init__("postgres")
         self.port = 0
         self._data = self.folder / "data"
         self._settings = SETTINGS | (settings or {})
+        self._logins = logins
+        self._primary: PostgresServer | None = None
+
+    def standby(self) -> PostgresServer:
+        """A server, not started yet, that follows this one until it is promoted."""
+        made = PostgresServer()
+        made._primary = self
+        return made
 
     def url(self, database: str = "postgres", *, user: str = "postgres", port: int | None = None) -> str:
         """`port` is that of a proxy in between."""
@@ -93,9 +102,15 @@ class PostgresServer(LocalServer):
     def _make_data(self) -> None:
         if os.getuid() == 0:
             os.chown(self.folder, NOBODY, NOBODY)
-        options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        command: list[str | Path] = [*as_nobody(), server_binary("initdb"), "-D", self._data, *options]
+        options: list[str | Path]
+        if self._primary is None:
+            options = [server_binary("initdb"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"]
+        else:
+            options = [server_binary("pg_basebackup"), "-d", self._primary.url(), "-R", "--checkpoint=fast"]
+        command: list[str | Path] = [*as_nobody(), *options, "-D", self._data, "--no-sync"]
         subprocess.run(command, check=True, capture_output=True, env=self._environment(), cwd=self.folder)
+        if self._logins is not None:
+            (self._data / "pg_hba.conf").write_text(self._logins)
 
     def _command(self, port: int) -> list[str | Path]:
         settings = self._settings | {"port": str(port), "unix_socket_directories": str(self.folder)}

@@ -6,10 +6,10 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 import sys
 from pathlib import Path
 
+from tests.servers.certificates import make_certificate
 from tests.servers.local import LocalServer, new_port
 
 EXAMPLES = Path(__file__).parents[2] / "docs/deploy"
@@ -97,11 +97,7 @@ class Proxy(LocalServer):
         return True
 
     def _make_certificate(self) -> None:
-        key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-        names = ",".join(f"DNS:{host}" for host in HOSTS)
-        about = f"-days 2 -subj /CN=qo.test -addext subjectAltName={names}"
-        command = f"openssl req -x509 {key} {about} -out {self.certificate} -keyout {self._key}"
-        subprocess.run(command.split(), check=True, capture_output=True)
+        make_certificate(self.certificate, self._key, names=[f"DNS:{host}" for host in HOSTS])
 
 
 class Nginx(Proxy):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from qo.cli.finding import Finding
@@ -18,8 +18,7 @@ BEHIND_SECONDS = 60
 MANY_RECORDS = 100_000
 SETTLED = timedelta(minutes=1)
 """A younger job may have been accepted since the store was read."""
-LOOKED_AT = 10_000
-IDS_AT_ONCE = 500
+JOBS_AT_ONCE = 500
 NAMED = 5
 
 
@@ -83,15 +82,16 @@ async def _lost_jobs(queue: Queue, url: str) -> list[Unended]:
     from qo.history.reading import HistoryReader
 
     reader = HistoryReader(url)
+    lost: list[Unended] = []
     try:
-        unended = await reader.unended(before=queue.system.now() - SETTLED, limit=LOOKED_AT)
-        known: set[tuple[str, datetime]] = set()
-        for first in range(0, len(unended), IDS_AT_ONCE):
-            ids = [each.id for each in unended[first : first + IDS_AT_ONCE]]
-            known.update((job.id, job.submitted_at) for job in (await queue.store.jobs(ids=ids)).jobs)
-        gone = [each for each in unended if (each.id, each.submitted_at) not in known]
-        # One that ended and was forgotten while its end waited in the outbox has its end by now, or gets it soon.
-        waiting = (await queue.store.outbox.status()).age_seconds if queue.store.outbox is not None else 0
-        return gone if waiting < BEHIND_SECONDS else []
+        before, last = queue.system.now() - SETTLED, None
+        while portion := await reader.unended(before=before, limit=JOBS_AT_ONCE, after=last):
+            found = (await queue.store.jobs(ids=[each.id for each in portion])).jobs
+            known = {(job.id, job.submitted_at) for job in found}
+            lost += [each for each in portion if (each.id, each.submitted_at) not in known]
+            last = portion[-1]
     finally:
         await reader.close()
+    # One that ended and was forgotten while its end waited in the outbox has its end by now, or gets it soon.
+    waiting = (await queue.store.outbox.status()).age_seconds if queue.store.outbox is not None else 0
+    return lost if waiting < BEHIND_SECONDS else []

@@ -57,7 +57,7 @@ def _migrate(target: Target, settings: dict[str, Any]) -> None:
     url = _url_of(chosen.url)
 
     async def work() -> None:
-        connection = await connect(url)
+        connection = await connect(url, writes=True)
         try:
             with explained(url):
                 await migrate(connection, keep_days=chosen.keep_days)

@@ -1,16 +1,18 @@
-"""The way to PostgreSQL: one connection, the migrations, and what its errors mean."""
+"""The way to PostgreSQL: connections, the migrations, and what its errors mean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from qo.errors import HistoryAway, SettingsError
 
 try:
     import asyncpg
+    from asyncpg.connect_utils import SessionAttribute
 except ImportError:
     raise SettingsError("The history needs the driver of PostgreSQL: pip install 'qo-queue[postgres]'.") from None
 
@@ -21,11 +23,13 @@ LOCK = 0x716F_6869_7374_6F72  # "qohistor": taken by whoever migrates
 CONNECT_SECONDS = 10.0
 COMMAND_SECONDS = 60.0
 OTHER_SCHEMA, OTHER_NAMESPACE = "QO001", "QO002"
-WRONG_LOGIN = (
-    asyncpg.InvalidAuthorizationSpecificationError,
-    asyncpg.InvalidCatalogNameError,
-    asyncpg.ClientConfigurationError,
+NEXT_HOST = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TargetServerAttributeNotMatched,
 )
+WRONG_LOGIN = (asyncpg.InvalidAuthorizationSpecificationError, asyncpg.InvalidCatalogNameError)
 NOT_MIGRATED = (
     asyncpg.UndefinedFunctionError,
     asyncpg.UndefinedTableError,
@@ -34,14 +38,59 @@ NOT_MIGRATED = (
 )
 
 
-async def connect(url: str) -> asyncpg.Connection:
-    """Raises `HistoryAway` while the server cannot be reached, and `SettingsError` where it refuses the login."""
+async def connect(url: str, *, writes: bool = False, **driver: Any) -> asyncpg.Connection:
+    """Of several hosts, the first that answers and is what `target_session_attrs` asks for. With `writes`, it is the
+    first that can be written to.
+
+    Raises `HistoryAway` while no server can be reached, and `SettingsError` where one refuses the login.
+    """
     check_url(url)
+    hosts = _hosts_of(url)
     with explained(url):
-        # Without a cache of statements, because PgBouncer hands every transaction to another connection.
-        return await asyncpg.connect(
-            url, statement_cache_size=0, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS
-        )
+        for wanted in _wanted_attributes(url, writes=writes) if len(hosts) > 1 else (None,):
+            for host in hosts:
+                try:
+                    # Each with a timeout of its own: the driver has one for all, and a silent host would use it up.
+                    # Without a cache of statements, because PgBouncer hands every transaction to another connection.
+                    return await asyncpg.connect(
+                        host,
+                        statement_cache_size=0,
+                        timeout=CONNECT_SECONDS,
+                        command_timeout=COMMAND_SECONDS,
+                        target_session_attrs=wanted,
+                        **driver,
+                    )
+                except NEXT_HOST as error:
+                    last_error = error
+                except ValueError as error:
+                    raise SettingsError(_not_readable(url, error)) from None
+        raise last_error
+
+
+def _not_readable(url: str, error: ValueError) -> str:
+    # The words of other errors may have a part of a password, where its special characters are not encoded.
+    why = f": {str(error).splitlines()[0]}" if isinstance(error, asyncpg.ClientConfigurationError) else ""
+    return (
+        f"history.url cannot be read, the one of {location_of(url)}{why}. Use "
+        "postgresql://user:password@host:5432/database, and write special characters as %40."
+    )
+
+
+def _hosts_of(url: str) -> list[str]:
+    """The same url for each of its hosts."""
+    parts = urlsplit(url)
+    login, mark, hosts = parts.netloc.rpartition("@")
+    if "," not in hosts:
+        return [url]
+    return [parts._replace(netloc=f"{login}{mark}{host}").geturl() for host in hosts.split(",")]
+
+
+def _wanted_attributes(url: str, *, writes: bool) -> tuple[SessionAttribute | None, ...]:
+    """What a server has to be, and what it may be if there is no such one."""
+    if writes:
+        return (SessionAttribute.read_write,)
+    wanted = parse_qs(urlsplit(url).query).get("target_session_attrs")
+    return (SessionAttribute.standby, SessionAttribute.any) if wanted == ["prefer-standby"] else (None,)
 
 
 def check_url(url: str) -> None:
@@ -82,6 +131,12 @@ def explained(url: str) -> Iterator[None]:
 
 async def migrate(connection: asyncpg.Connection, *, keep_days: int) -> None:
     """Bring the schema to `VERSION`, however many try it at once. Needs the rights of the owner."""
+    encoding = connection.get_settings().server_encoding
+    if encoding != "UTF8":
+        raise SettingsError(
+            f"The database of history.url has the encoding {encoding}, which lacks letters that names may have; make "
+            "one with CREATE DATABASE qo ENCODING 'UTF8' TEMPLATE template0."
+        )
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS history")

@@ -12,14 +12,14 @@ import asyncpg
 import msgspec
 
 from qo.errors import InvalidValue, JobNotFound
-from qo.history.database import COMMAND_SECONDS, CONNECT_SECONDS, check_url, explained, location_of
+from qo.history.database import check_url, connect, explained, location_of
 from qo.job import ENDED, Attempt, Job, JobError, JobHistory, Promise, Reached, State, moment
 from qo.policy.checks import shown
 from qo.policy.daily import DailyFigures
 from qo.values import JobsPage, Wanted
 
 CONNECTIONS = 4
-CURSOR = re.compile(r"h([0-9]{1,15})-(.{1,200})", re.DOTALL)
+CURSOR = re.compile("h([0-9]{1,14})-([^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200})")
 COLUMNS = """id, submitted_at, state, task, user_id, project, tier, parent, phase, priority, groups, position, run_at,
     joined_at, started_at, finished_at, attempts, max_attempts, worker, message, error, promised_at,
     promised_lower_seconds, promised_upper_seconds"""
@@ -127,14 +127,16 @@ class HistoryReader:
         rows = await self._fetch(DAILY.format(query.text), *query.values)
         return [DailyFigures(**dict(row.items())) for row in rows]
 
-    async def unended(self, *, before: datetime, limit: int) -> list[Unended]:
-        """The oldest jobs that were accepted before then and have no end."""
-        rows = await self._fetch(
-            "SELECT id, task, submitted_at FROM history.jobs WHERE state = 'accepted' AND submitted_at < $1 "
-            f"ORDER BY submitted_at, id LIMIT {limit}",
-            before,
+    async def unended(self, *, before: datetime, limit: int, after: Unended | None = None) -> list[Unended]:
+        """The oldest jobs that were accepted before then and have no end, or those behind `after`."""
+        query = _Query("state = 'accepted'")
+        query.add("submitted_at < {}", before)
+        if after is not None:
+            query.add("(submitted_at, id) > ({}, {})", after.submitted_at, after.id)
+        statement = (
+            f"SELECT id, task, submitted_at FROM history.jobs WHERE {query.text} ORDER BY submitted_at, id LIMIT"
         )
-        return [Unended(**dict(row.items())) for row in rows]
+        return [Unended(**dict(row.items())) for row in await self._fetch(f"{statement} {limit}", *query.values)]
 
     async def _fetch(self, query: str, *values: Any) -> list[asyncpg.Record]:
         with explained(self._url):
@@ -145,14 +147,8 @@ class HistoryReader:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         if self._pool is None:
-            self._pool = asyncpg.create_pool(
-                self._url,
-                min_size=0,
-                max_size=CONNECTIONS,
-                statement_cache_size=0,
-                timeout=CONNECT_SECONDS,
-                command_timeout=COMMAND_SECONDS,
-            )
+            opens: Any = connect  # the stubs want a function with all the options of the driver's own
+            self._pool = asyncpg.create_pool(self._url, min_size=0, max_size=CONNECTIONS, connect=opens)
         await self._pool  # makes it ready, once
         async with self._pool.acquire() as connection:
             yield connection

@@ -10,6 +10,7 @@ from datetime import date
 import asyncpg
 import msgspec
 
+from qo.errors import HistoryAway
 from qo.history.database import VERSION, connect, explained, location_of, migrate
 from qo.history.records import Record
 
@@ -73,31 +74,35 @@ class Writer:
 
     async def _connected(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
-            self._connection = await connect(self._url)
+            self._connection = await connect(self._url, writes=True)
         return self._connection
 
     async def _write(self, records: Sequence[Record]) -> Written:
         if not records:
             return Written()
         try:
-            return await self._in_transaction(records, None)
+            return await self._attempt(records, None)
         except REFUSALS as refusal:
             if len(records) == 1:
                 return await self._reject(records[0], str(refusal))
+        except HistoryAway as away:
+            took_too_long = isinstance(away.__cause__, asyncpg.QueryCanceledError)  # longer than its statement_timeout
+            if len(records) == 1 or not took_too_long:
+                raise
         middle = len(records) // 2
         return await self._write(records[:middle]) + await self._write(records[middle:])
 
     async def _reject(self, record: Record, reason: str) -> Written:
-        await self._in_transaction([record], reason)
+        await self._attempt([record], reason)
         log.error("entry %d of the outbox was put into history.rejected: %s", record.id, reason)
         return Written(rejected=1)
 
-    async def _in_transaction(self, records: Sequence[Record], refused: str | None) -> Written:
+    async def _attempt(self, records: Sequence[Record], refused: str | None) -> Written:
+        """One statement, which is a transaction of its own: a recorder that dies leaves no lock behind."""
         connection = await self._connected()
         with explained(self._url):
             try:
-                async with connection.transaction():
-                    return await self._call(connection, records, refused)
+                return await self._call(connection, records, refused)
             except REFUSALS:
                 raise
             except Exception:
@@ -107,12 +112,13 @@ class Writer:
     async def _call(self, connection: asyncpg.Connection, records: Sequence[Record], refused: str | None) -> Written:
         months = sorted(frozenset[date]().union(*(record.months for record in records)))
         ids = asyncpg.Range(records[0].id, records[-1].id, upper_inc=True) if records else None
-        rows = [_put_aside(record) if refused is not None else record.row or b"" for record in records]
-        portion = b"[%s]" % b",".join(rows)
-        found = await connection.fetchrow(RECORD, VERSION, self._namespace, months, ids, portion.decode(), refused)
+        rows = [_put_aside(record) if refused is not None else record.row or "" for record in records]
+        portion = f"[{','.join(rows)}]"
+        found = await connection.fetchrow(RECORD, VERSION, self._namespace, months, ids, portion, refused)
         assert found is not None
         return Written(recorded=found["recorded"], renumbered=found["renumbered"])
 
 
-def _put_aside(record: Record) -> bytes:
-    return _encode({"id": record.id, "digest": record.digest, "packed": base64.b64encode(record.packed).decode()})
+def _put_aside(record: Record) -> str:
+    packed = base64.b64encode(record.packed).decode()
+    return _encode({"id": record.id, "digest": record.digest, "packed": packed}).decode()

@@ -132,14 +132,18 @@ GROUP BY 1, 2, 3, 4;
 CREATE FUNCTION history.moment(ms bigint) RETURNS timestamptz
 LANGUAGE sql IMMUTABLE AS $$ SELECT to_timestamp(ms / 1000.0::double precision) $$;
 
+-- With settings of its own, because a time that is written with the letters of a time zone may be read as another one.
 CREATE FUNCTION history.add_month(month date) RETURNS void
-LANGUAGE plpgsql SET search_path = history, pg_temp AS $$
+LANGUAGE plpgsql SET search_path = history, pg_temp SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
 DECLARE
     suffix text := to_char(month, '_YYYY_MM');
     first timestamptz := month::timestamp AT TIME ZONE 'UTC';
     next timestamptz := (month::timestamp + interval '1 month') AT TIME ZONE 'UTC';
     parent text;
 BEGIN
+    IF to_regclass('history.entry_rows' || suffix) IS NOT NULL THEN
+        RETURN;
+    END IF;
     FOREACH parent IN ARRAY ARRAY['job_rows', 'attempt_rows', 'audit_rows'] LOOP
         EXECUTE format('CREATE TABLE IF NOT EXISTS history.%I PARTITION OF history.%I FOR VALUES FROM (%L) TO (%L)%s',
             parent || suffix, parent, first, next, CASE parent WHEN 'job_rows' THEN ' WITH (fillfactor = 70)' END);
@@ -164,6 +168,23 @@ BEGIN
     LOOP
         EXECUTE format('DROP TABLE history.%I', expired);
     END LOOP;
+    DELETE FROM history.rejected WHERE at < clock_timestamp() - keep_days * interval '24 hours';
+END $$;
+
+-- Once a day: make the partitions of two months ahead, and drop those that are too old. Both need all of a table for a
+-- moment. While somebody reads it for long, such as a backup, everybody else would wait with this. So it gives up
+-- soon: then it is done on the next day, which is early enough.
+CREATE FUNCTION history.begin_day(today date, keep_days integer) RETURNS void
+LANGUAGE plpgsql SET search_path = history, pg_temp SET lock_timeout = '1s' AS $$
+DECLARE
+    this_month date := date_trunc('month', today)::date;
+BEGIN
+    FOR months_ahead IN 0..2 LOOP
+        PERFORM history.add_month((this_month + months_ahead * interval '1 month')::date);
+    END LOOP;
+    PERFORM history.drop_months(keep_days);
+EXCEPTION WHEN lock_not_available THEN
+    RAISE LOG 'the partitions of the history are made and dropped tomorrow, because somebody reads it for long';
 END $$;
 
 -- Write a portion of the outbox's entries, in the order of their ids. Those that are known already change nothing.
@@ -181,7 +202,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = history, pg_temp AS $$
 DECLARE
     own history.recorder;
     today date := (clock_timestamp() AT TIME ZONE 'UTC')::date;
-    this_month date := date_trunc('month', today)::date;
     month date;
     first_id bigint := lower(ids);
     last_id bigint := upper(ids);
@@ -198,14 +218,10 @@ BEGIN
             USING ERRCODE = 'QO002';
     END IF;
     IF own.kept_on IS DISTINCT FROM today THEN
-        PERFORM history.drop_months(own.keep_days);
-        months := months || this_month || (this_month + interval '1 month')::date
-            || (this_month + interval '2 months')::date;
+        PERFORM history.begin_day(today, own.keep_days);
     END IF;
     FOREACH month IN ARRAY months LOOP
-        IF to_regclass('history.entry_rows' || to_char(month, '_YYYY_MM')) IS NULL THEN
-            PERFORM history.add_month(month);
-        END IF;
+        PERFORM history.add_month(month);
     END LOOP;
 
     IF refused IS NOT NULL THEN
@@ -289,4 +305,5 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE ALL ON FUNCTION history.record, history.add_month, history.drop_months FROM PUBLIC;
+REVOKE ALL ON FUNCTION history.record, history.begin_day, history.add_month, history.drop_months
+FROM PUBLIC;
