@@ -12,8 +12,11 @@ import httpx
 
 from tests.cli.conftest import Call
 from tests.processes import Process
+from tests.servers.redis import Server
 
 ADDRESS = re.compile(r"qo is at (http://\S+)")
+CLIENTS_WAIT = 10
+"""seconds"""
 
 
 def address_of(server: Process) -> str:
@@ -54,3 +57,18 @@ def test_an_address_that_others_can_reach_needs_a_key(call: Callable[..., Call])
 
     assert refused.code == 2
     assert "qo keys create" in refused.err
+
+
+def test_a_request_is_answered_while_the_store_is_away_before_its_client_gives_up(
+    start: Callable[..., Process],
+) -> None:
+    with Server("valkey") as store:
+        server = start("serve", "--port", "0", "--url", store.url)
+        url = address_of(server)
+        store.stop()
+
+        # With a key, which is looked up before the job is read.
+        refused = httpx.get(f"{url}/api/jobs", headers={"Authorization": "Bearer qo_none_none"}, timeout=CLIENTS_WAIT)
+
+    assert refused.status_code == 503
+    assert refused.headers["content-type"] == "application/problem+json"

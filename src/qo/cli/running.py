@@ -57,9 +57,14 @@ def reading(target: Target, work: Callable[[Queue], Awaitable[T]]) -> T:
 
 
 def on_queue_when_there(
-    target: Target, work: Callable[[Queue], Awaitable[None]], *, settings: Mapping[str, Any] | None = None
+    target: Target,
+    work: Callable[[Queue], Awaitable[None]],
+    *,
+    settings: Mapping[str, Any] | None = None,
+    timeout_seconds: float | None = None,
 ) -> bool:
-    """`on_queue` for commands that run until they are stopped: it waits for a store that is away.
+    """`on_queue` for commands that run until they are stopped: it waits for a store that is away. Later calls wait
+    for it `timeout_seconds`, or as long as the store's own timeout.
 
     Returns False when a signal came before the store could be reached, and nothing was done.
     """
@@ -68,7 +73,8 @@ def on_queue_when_there(
     async def connected() -> bool:
         waiting = _Waiting()
         with heeding_signals(waiting):
-            queue = await waiting.for_(connect_when_there({**(settings or {}), **target.overrides()}))
+            chosen = {**(settings or {}), **target.overrides()}
+            queue = await waiting.for_(connect_when_there(chosen, timeout_seconds=timeout_seconds))
         if queue is None:
             return False
         async with queue:

@@ -8,6 +8,10 @@ import click
 
 from qo.cli.options import Target, server_settings, store_options
 
+STORE_SECONDS = 3.0
+"""How long a call waits for a store that is away. A request makes up to two calls after each other, for its key and for
+its answer, and has to be answered before its client gives up after 10 seconds."""
+
 
 @click.command()
 @click.option("--host", metavar="HOST", help="The address to listen at. Default: 127.0.0.1, or that of the settings.")
@@ -30,4 +34,4 @@ def serve(target: Target, *, host: str | None, port: int | None) -> None:
         show_log(sys.stdout, as_json=target.as_json)
         await serve_queue(queue)
 
-    on_queue_when_there(target, work, settings=server_settings(host, port))
+    on_queue_when_there(target, work, settings=server_settings(host, port), timeout_seconds=STORE_SECONDS)

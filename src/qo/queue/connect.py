@@ -41,10 +41,13 @@ async def connect(
     )
 
 
-async def connect_when_there(settings: Settings | Mapping[str, Any] | None = None) -> Queue:
+async def connect_when_there(
+    settings: Settings | Mapping[str, Any] | None = None, *, timeout_seconds: float | None = None
+) -> Queue:
     """The same for a process that has nothing else to do: waits for a store that is away, and logs that it waits.
-    Raises for wrong settings and wrong credentials."""
-    return await _connect(None, namespace=None, settings=settings, waits=True, timeout_seconds=None)
+    Later calls wait `timeout_seconds`, or as long as the store's own timeout. Raises for wrong settings and wrong
+    credentials."""
+    return await _connect(None, namespace=None, settings=settings, waits=True, timeout_seconds=timeout_seconds)
 
 
 async def _connect(
