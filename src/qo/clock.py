@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from qo.errors import InvalidValue
+from qo.errors import LONGEST_SPAN_SECS, InvalidValue
 from qo.job import moment
 
 ReadClock = Callable[[], int]
 """Returns whole milliseconds since 1970."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECONDS_OF = {"days": 86_400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
 def system_ms() -> int:
@@ -39,7 +42,7 @@ class Clock:
 
     def __init__(self, at: datetime | None = None) -> None:
         """`at` has a time zone; without it the clock stands at the present time."""
-        self._ms = system_ms() if at is None else _in_ms(at)
+        self._ms = system_ms() if at is None else _time_ms("at", at)
 
     def __call__(self) -> int:
         """Whole milliseconds since 1970."""
@@ -53,27 +56,35 @@ class Clock:
         return moment(self._ms)
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """Move the clock forward by so much. Raises `InvalidValue` for a time before the present one."""
-        span = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        self._move_to(self._ms + span // timedelta(milliseconds=1))
+        """Move the clock forward by so much. Raises `InvalidValue` for less than nothing."""
+        spans = {"days": days, "hours": hours, "minutes": minutes, "seconds": seconds}
+        self._ms += sum(_span_ms(unit, count) for unit, count in spans.items())
 
     def advance_to(self, time: datetime) -> None:
         """Move the clock forward to this time, which has a time zone. Raises `InvalidValue` for an earlier one."""
-        self._move_to(_in_ms(time))
-
-    def _move_to(self, ms: int) -> None:
+        ms = _time_ms("time", time)
         if ms < self._ms:
             raise InvalidValue(
-                f"The clock stands at {self.now().isoformat()} and goes only forward; make another one, with a queue "
-                "of its own, for an earlier time."
+                f"time is {time.isoformat()}, and the clock stands at {self.now().isoformat()} and goes only forward; "
+                "make another one, with a queue of its own, for an earlier time."
             )
         self._ms = ms
 
 
-def _in_ms(time: datetime) -> int:
-    if not isinstance(time, datetime) or time.tzinfo is None:
+def _time_ms(field: str, time: datetime) -> int:
+    if not isinstance(time, datetime) or time.tzinfo is None or time < EPOCH:
         raise InvalidValue(
-            f"The time of a clock is {time!r}; give a datetime with a time zone, such as "
-            "datetime(2026, 1, 31, tzinfo=UTC)."
+            f"{field} is {time!r}; give a datetime since 1970 with a time zone, such as datetime(2026, 1, 31, "
+            "tzinfo=UTC)."
         )
-    return (time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+    return (time - EPOCH) // timedelta(milliseconds=1)
+
+
+def _span_ms(unit: str, count: float) -> int:
+    is_number = isinstance(count, int | float) and not isinstance(count, bool)
+    if not is_number or not 0 <= count * SECONDS_OF[unit] <= LONGEST_SPAN_SECS:
+        raise InvalidValue(
+            f"{unit} is {count!r}; use a number of 0 or more (at most a hundred years), because the clock goes only "
+            "forward."
+        )
+    return round(count * SECONDS_OF[unit] * 1000)

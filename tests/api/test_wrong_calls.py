@@ -107,6 +107,7 @@ async def things(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     async with await qo.connect(f"sqlite:///{tmp_path}/qo.db") as queue:
         yield {
             "qo": qo,
+            "Clock": qo.Clock(),
             "Queue": queue,
             "Worker": qo.Worker(queue),
             "Limiter": qo.Limiter(),

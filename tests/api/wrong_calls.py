@@ -23,6 +23,7 @@ PRIORITIES = [100, -1, 1.5, True, "soon", [1]]
 TIERS = [5, ["partner"], "", "gold"]
 TEXTS = [5, ["x"], "\x00", "half \ud800", "é" * 5_121]
 LONG_AGO = datetime(1900, 1, 1, tzinfo=UTC)
+TIMES = [5, "2026-03-01", LONG_AGO, LONG_AGO.replace(year=2026, tzinfo=None)]
 BAD_COUNTS: list[Any] = COUNTS
 VARIANTS: list[Any] = [
     *(5, None, "x", [5], [{"limits": {}}], [qo.Variant()] * 6, [qo.Variant(limits=5)]),  # type: ignore[arg-type]
@@ -64,10 +65,15 @@ CALLS: dict[str, Call] = {
             "namespace": NAMES,
             "settings": [5, "x", {"nonsense": 1}, {5: 1}, {"queue": 5}],
             "timeout": WAITS,
+            "clock": [5, "now", LONG_AGO],
         },
         good={"url": "memory://"},
         said_as={"settings": r"[Ss]ettings"},
     ),
+    "Clock": Call({"at": TIMES}),
+    "Clock.now": Call(),
+    "Clock.advance": Call(dict.fromkeys(("days", "hours", "minutes", "seconds"), SPANS)),
+    "Clock.advance_to": Call({"time": [*TIMES, None, LONG_AGO.replace(year=1970)]}),
     "Queue.submit": Call(
         {
             "task": [*NAMES, "a:b", "global"],
