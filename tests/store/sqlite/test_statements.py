@@ -25,13 +25,13 @@ def db() -> Iterator[apsw.Connection]:
     connection.close()
 
 
-async def _submit_claim_and_finish(store: SQLiteStore, number: int) -> None:
+async def _submit_claim_and_finish(store: SQLiteStore, number: int, *, batch: int = BATCH) -> None:
     groups = ("api", "cpu", "disk")
-    await store.submit([submission(f"{number}-{each}", groups=groups, user="u1") for each in range(BATCH)])
+    await store.submit([submission(f"{number}-{each}", groups=groups, user="u1") for each in range(batch)])
     claimed = await store.claim(
-        worker="w1", tasks=["work"], capacity=BATCH, lease_ms=60_000, claim_id=str(number), suspects=None
+        worker="w1", tasks=["work"], capacity=batch, lease_ms=60_000, claim_id=str(number), suspects=None
     )
-    assert len(claimed.leases) == BATCH
+    assert len(claimed.leases) == batch
     average = Average(name="run:work", weight=0.2, first=1.0)
     outcomes = [
         Outcome(job_id=lease.job.id, token=lease.token, state=State.SUCCEEDED, averages=(average,))
@@ -50,6 +50,21 @@ async def test_batches_prepare_no_statement_twice(store: SQLiteStore) -> None:
         await _submit_claim_and_finish(store, number)
 
     assert await misses() == before
+
+
+@pytest.mark.parametrize(("batch", "most"), [(1, 97), (50, 326)])
+async def test_the_statements_of_a_batch_are_few(store: SQLiteStore, batch: int, most: int) -> None:
+    """A row of `executemany` counts as a statement."""
+
+    async def executed() -> int:
+        stats = await store.writer.call(lambda db: db.cache_stats())
+        return int(stats["hits"]) + int(stats["misses"])
+
+    await _submit_claim_and_finish(store, 0)
+    before = await executed()
+    await _submit_claim_and_finish(store, 1, batch=batch)
+
+    assert await executed() - before <= most
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 8, 10, 33, 75])

@@ -19,6 +19,11 @@ from qo.store.sqlite.shared.rows import to_json
 from qo.store.sqlite.shared.sql import Insert
 from qo.store.sqlite.shared.writes import Writes
 
+READ = (
+    "SELECT slots, source, paused, closed_until, last_job,"
+    " iif(slots IS NULL, 0, (SELECT count(*) FROM slot WHERE grp = grp.name AND token IS NOT NULL))"
+    " FROM grp WHERE name = ?"
+)
 TAKE = Insert("slot", columns=3, on_conflict="ON CONFLICT DO UPDATE SET token = excluded.token")
 
 
@@ -42,12 +47,12 @@ class Group:
         "stored",
     )
 
-    def __init__(self, name: str, row: tuple[int | None, int | None, int, int | None, int] | None) -> None:
+    def __init__(self, name: str, row: tuple[int | None, int | None, int, int | None, int, int] | None) -> None:
         self.name = name
         self.stored = row is not None
-        self.limit, self.source, paused, self.closed_until, self.last_job = row or (None, None, 0, None, 0)
+        unlimited = None, None, 0, None, 0, 0
+        self.limit, self.source, paused, self.closed_until, self.last_job, self.active = row or unlimited
         self.paused = bool(paused)
-        self.active = 0
         self.numbers: _Numbers | None = None
         self.spoken_for = 0
         """How many slots a hand-over leaves for jobs that could start now."""
@@ -103,10 +108,7 @@ class Groups:
         if group is None:
             # The settings of groups never wait in `Writes`, and slots wait only for groups that were read before.
             db = self._writes.connection
-            row = sql.row(db, "SELECT slots, source, paused, closed_until, last_job FROM grp WHERE name = ?", (name,))
-            group = Group(name, row)
-            if group.limit is not None:
-                group.active = _count_holders(db, name)
+            group = Group(name, sql.row(db, READ, (name,)))
             group.had_room = group.has_room()
             self._groups[name] = group
         return group

@@ -15,6 +15,8 @@ from qo.store.sqlite.shared.writes import Writes
 
 Member = int | str
 """A job's number, or the holder of a ticket."""
+First = tuple[Member, int, str | None]
+"""The first member of a lane, its key, and the group that it is parked in."""
 GroupsOf = Callable[[], tuple[str, ...]]
 """The groups of a job without its gates, or of a ticket. Called only where the lane is looked at."""
 
@@ -49,7 +51,7 @@ BEHIND = Entry(first=False, parked=None)
 class _Lane:
     __slots__ = ("first", "first_left", "key", "parked")
 
-    def __init__(self, found: tuple[Member, int, str | None] | None) -> None:
+    def __init__(self, found: First | None) -> None:
         self.first: Member | None = None
         """None when the lane is empty."""
         self.key = 0
@@ -67,11 +69,13 @@ class Lanes:
         self._lanes: dict[tuple[Kind, str], _Lane] = {}
         self._to_settle: dict[tuple[Kind, str], _Lane] = {}
 
-    def load(self, kind: Kind, name: str) -> _Lane:
+    def load(self, kind: Kind, name: str, first: First | None = None) -> _Lane:
+        """`first` is what a caller has read of the first member in this step."""
         lane = self._lanes.get((kind, name))
         if lane is None:
-            # Whatever changes a lane goes through this cache, so nothing that waits in `Writes` is about this lane.
-            lane = _Lane(sql.row(self._writes.connection, kind.first, (name,)))
+            # Whatever changes a lane goes through this cache, so nothing that waits in `Writes` is about this lane, and
+            # what the caller has read is still so.
+            lane = _Lane(first or sql.row(self._writes.connection, kind.first, (name,)))
             self._lanes[kind, name] = lane
         return lane
 
@@ -106,9 +110,9 @@ class Lanes:
             lane.key = key
             self._groups.parked_changed(lane.parked)
 
-    def leave(self, kind: Kind, name: str, member: Member) -> None:
-        """The caller takes the row out of the lane right afterwards."""
-        lane = self.load(kind, name)
+    def leave(self, kind: Kind, name: str, member: Member, first: First | None = None) -> None:
+        """The caller takes the row out of the lane right afterwards. `first`: see `load`."""
+        lane = self.load(kind, name, first)
         if lane.first == member and not lane.first_left:
             lane.first_left = True
             self._to_settle[kind, name] = lane

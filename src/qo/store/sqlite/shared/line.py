@@ -128,7 +128,7 @@ def leave(step: Step, row: JobRow) -> None:
     assert row.key is not None
     assert row.lane is not None
     step.count_waiting(priority_of(row.key), -1)
-    step.lanes.leave(JOBS, row.lane, row.number)
+    step.lanes.leave(JOBS, row.lane, row.number, (row.number, row.key, row.parked) if row.first else None)
     row.lane = row.first = row.parked = None
     row.aged_at = None
 

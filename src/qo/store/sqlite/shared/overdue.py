@@ -80,6 +80,8 @@ def fail_overdue_jobs(step: Step) -> tuple[list[str], bool]:
         *((row.start_by or 0, row.number, row) for row in _overdue(step, "start_by", step.now)),
         *((_on_the_clock(step, row), row.number, row) for row in _overdue(step, "steady_start_by", steady_now(step))),
     ]
+    if not found:
+        return [], True
     portion = [row for _, _, row in sorted(found, key=lambda each: each[:2])][: step.bounds.portion]
     for row in portion:
         fail_overdue(step, row)

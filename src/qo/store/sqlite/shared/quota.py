@@ -9,6 +9,8 @@ from qo.store.sqlite.shared.line import join_all
 from qo.store.sqlite.shared.rows import JobRow, find, save, select
 from qo.store.sqlite.shared.step import Step
 
+CHARGE = sql.Insert("quota", columns=3, on_conflict="ON CONFLICT DO UPDATE SET used = used + excluded.used")
+
 
 def used_on(step: Step, user: str, day: int) -> int:
     used = step.quota_used.get((user, day))
@@ -19,11 +21,7 @@ def used_on(step: Step, user: str, day: int) -> int:
 
 
 def charge(step: Step, user: str, day: int, change: int = 1) -> None:
-    step.writes.add(
-        "quota",
-        "INSERT INTO quota VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET used = used + excluded.used",
-        (user, day, change),
-    )
+    step.writes.add("quota", CHARGE, (user, day, change))
     if change > 0 and (user, day) in step.quota_used:
         step.quota_used[user, day] += change
     if change < 0:

@@ -34,7 +34,7 @@ class Insert:
     statements: apsw prepares anew what it did not run within its last executions (`STATEMENTS_CACHED`).
     """
 
-    ROWS_AT_ONCE = (32, 8, 2, 1)
+    ROWS_AT_ONCE = (32, 8, 4, 2, 1)
 
     def __init__(self, into: str, *, columns: int, on_conflict: str = "") -> None:
         row = f"({', '.join('?' * columns)})"
@@ -43,8 +43,9 @@ class Insert:
         }
 
     def run(self, db: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        if len(rows) == 1:
-            db.execute(self._statements[1], rows[0])
+        for_all = self._statements.get(len(rows))
+        if for_all is not None:
+            db.execute(for_all, tuple(chain.from_iterable(rows)))
             return
         begin = 0
         for count, statement in self._statements.items():

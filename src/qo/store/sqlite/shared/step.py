@@ -7,7 +7,7 @@ If the operation raises, its savepoint is rolled back and the step is thrown awa
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
 import apsw
@@ -49,10 +49,11 @@ INSERT_EVENT = Insert("event (at, kind, subject, detail)", columns=4)
 ADD_FIGURE = Insert(
     "figure",
     columns=4,
-    on_conflict="ON CONFLICT DO UPDATE SET count = count + excluded.count, total_ms = total_ms + excluded.total_ms",
+    # Of the depth, the last one is kept.
+    on_conflict=f"ON CONFLICT DO UPDATE SET count = iif(name = '{DEPTH}', 0, count) + excluded.count,"
+    " total_ms = total_ms + excluded.total_ms",
 )
 SET_COUNTER = Insert("counter", columns=2, on_conflict="ON CONFLICT DO UPDATE SET value = excluded.value")
-SET_DEPTH = Insert("figure", columns=4, on_conflict="ON CONFLICT DO UPDATE SET count = excluded.count")
 COUNT_LINE = Insert("line_count", columns=2, on_conflict="ON CONFLICT DO UPDATE SET waiting = excluded.waiting")
 
 
@@ -78,15 +79,22 @@ class Step:
         self._waiting: Counter[int] | None = None
         self._waiting_changed: set[int] = set()
         self._tasks: dict[str, tuple[tuple[str, ...], int | None]] = {}
+        self._states: defaultdict[str, int] = defaultdict(int)
+        """How many more jobs are in each state than before."""
         self.quota_used: dict[tuple[str, int], int] = {}
         """How many jobs were charged, by user and day; used by `quota.py`."""
         self._events: list[tuple[int, str, str, str]] = []
         self._figures: dict[str, list[int]] = {}
 
     def write(self) -> None:
-        """Write counters, events and figures, and clear the caches; the step may go on."""
+        """Write counters, events and figures, and clear the caches; the step goes on."""
+        self._write()
+        self._begin()
+
+    def _write(self) -> None:
         self.settle()
         self._write_rejections()
+        self._write_states()
         SET_COUNTER.run(self.db, [(name, self.counter(name)) for name in self._changed_counters])
         if self._waiting is not None:
             COUNT_LINE.run(self.db, [(priority, self._waiting[priority]) for priority in self._waiting_changed])
@@ -95,13 +103,12 @@ class Step:
         if self._figures:
             minute = self.now // MINUTE_MS
             ADD_FIGURE.run(self.db, [(minute, name, count, total) for name, (count, total) in self._figures.items()])
-        self._begin()
 
     def end(self) -> None:
         """Write everything, and the depth of the line if this step as a whole has changed it."""
         if self._depth_before is not None and (depth := self.waiting().total()) != self._depth_before:
-            SET_DEPTH.run(self.db, [(self.now // MINUTE_MS, DEPTH, depth, 0)])
-        self.write()
+            self._figures[DEPTH] = [depth, 0]
+        self._write()
 
     def settle(self) -> None:
         """Bring the indexes up to date: the first of every lane, then the open groups."""
@@ -183,8 +190,8 @@ class Step:
 
     def reach(self, row: JobRow, state: State) -> None:
         """Change the state. The caller saves the row with `STATE_FIELDS`."""
-        self.count_state(row.state, -1)
-        self.count_state(state, +1)
+        self._states[row.state] -= 1
+        self._states[state] += 1
         row.state = state
         self.note_status(row, state)
 
@@ -192,8 +199,13 @@ class Step:
         row.states = with_state(row.states, status, self.now)
 
     def count_state(self, state: str, change: int) -> None:
-        name = f"state:{state}"
-        self.set_counter(name, self.number(name) + change)
+        self._states[state] += change
+
+    def _write_states(self) -> None:
+        for state, change in self._states.items():
+            if change:
+                name = f"state:{state}"
+                self.set_counter(name, self.number(name) + change)
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
