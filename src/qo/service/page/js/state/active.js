@@ -1,6 +1,6 @@
 // Jobs that run and jobs that ask for a confirmation: few, and always all of them.
 import { batch, signal } from "../../vendor/preact.js";
-import { get, path } from "../api.js";
+import { getList, path } from "../api.js";
 import { onFrame, onReset, whole } from "../live.js";
 import { remember } from "./names.js";
 import { whenSeen } from "./seen.js";
@@ -32,7 +32,7 @@ export async function readActive() {
   const missed = [];
   const stop = onFrame((frame) => missed.push(frame));
   try {
-    const ask = (status) => get(path("jobs"), { status, limit: MOST });
+    const ask = (status) => getList(path("jobs"), { status, limit: MOST });
     const [starts, runs, asks] = await Promise.all(["starting", "running", "confirming"].map(ask));
     all = { running: byStart([...runs.items, ...starts.items]), confirming: asks.items };
     remember(all.running);
