@@ -4,7 +4,7 @@
 // draws <main>'s content. It reads what is live from live.js (overview, groups, workers, connection, onFrame, onReset)
 // and state/*.js, asks with `get` and changes with `attempt(() => send(…))`, shows controls only when `canChange.value`,
 // and keeps filters and open panels in the address with `setQuery`.
-import { effect, html, render, useEffect, useState } from "../vendor/preact.js";
+import { effect, html, render, useEffect, useRef, useState } from "../vendor/preact.js";
 import { setHooks } from "./api.js";
 import { Header } from "./components/header.js";
 import { Help } from "./components/help.js";
@@ -41,11 +41,14 @@ function App({ first }) {
   const name = nameOf(route.value);
   const [loaded, setLoaded] = useState(first);
   const role = session.value?.role;
+  const hasAskedForKey = useRef(false);
   useEffect(() => {
     if (loaded.name !== name) load(name).then(setLoaded);
   }, [name]);
   useEffect(() => {
     if (role && role !== "user") startLive(); // a user's page asks for the user's own jobs instead
+    if (role && document.activeElement === document.body && hasAskedForKey.current) document.getElementById("main").focus();
+    hasAskedForKey.current = role === null;
   }, [role]);
 
   if (session.value === null) return null;
