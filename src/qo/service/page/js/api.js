@@ -15,9 +15,9 @@ export class Problem extends Error {
   }
 }
 
-const hooks = { signedOut: () => {}, refusal: () => null };
+const hooks = { signedOut: () => {}, refusal: () => null, unanswered: () => {} };
 
-/** `signedOut()` is called at each 401; `refusal()` gives the sentence for which changes are refused now, or null. */
+/** `signedOut()` is called at each 401, `unanswered()` where nothing came to what was asked; `refusal()` gives the sentence for which changes are refused now, or null. */
 export function setHooks(given) {
   Object.assign(hooks, given);
 }
@@ -75,8 +75,9 @@ async function request(method, address, body, parse = JSON.parse) {
     answer = method === "GET" ? await alreadyAsked(address) : null;
     answer ??= await fetch(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    const problem = new Problem(0, { detail: "The server cannot be reached. Nothing was changed." });
+    const problem = new Problem(0, { detail: `The server cannot be reached.${method === "GET" ? "" : " Nothing was changed."}` });
     problem.isOfReading = method === "GET";
+    if (problem.isOfReading) hooks.unanswered();
     throw problem;
   }
   const text = await answer.text();

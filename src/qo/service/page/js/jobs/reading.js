@@ -72,7 +72,7 @@ export function useMatching(filter, after) {
   const reading = useMemo(() => createReading(filter, after), [name]);
   useEffect(() => {
     reading.read();
-    const ends = [onFrame(reading.take), onReset(() => reading.rows.value && (reading.newer.value ||= 1)), reading.stop];
+    const ends = [onFrame(reading.take), onReset(() => (reading.rows.value ? (reading.newer.value ||= 1) : reading.read())), reading.stop];
     const clock = setInterval(reading.readPlaces, PLACES_AGAIN_MS);
     return () => {
       clearInterval(clock);

@@ -1,6 +1,7 @@
 // Jobs that run and jobs that ask for a confirmation: few, and always all of them.
 import { batch, signal } from "../../vendor/preact.js";
 import { getList, path } from "../api.js";
+import { attempt } from "../components/toast.js";
 import { onFrame, onReset, whole } from "../live.js";
 import { remember } from "./names.js";
 import { whenSeen } from "./seen.js";
@@ -23,7 +24,7 @@ let isReading = false;
 /** Read all of them, at most once a second. */
 export async function readActive() {
   if (isReading || Date.now() - readAt < READ_AGAIN_MS) {
-    if (!isWanted) setTimeout(() => ((isWanted = false), readActive()), READ_AGAIN_MS);
+    if (!isWanted) setTimeout(() => ((isWanted = false), attempt(readActive)), READ_AGAIN_MS);
     isWanted = true;
     return;
   }
@@ -58,7 +59,7 @@ function take({ changed, gone }) {
     draw();
   }
   // A job that left the line without a word of what became of it.
-  if (gone.some(([id]) => !changed.some((job) => job.id === id))) readActive();
+  if (gone.some(([id]) => !changed.some((job) => job.id === id))) attempt(readActive);
 }
 
 function draw() {
@@ -74,4 +75,4 @@ function byStart(jobs) {
 }
 
 onFrame(take);
-onReset(readActive);
+onReset(() => attempt(readActive));
