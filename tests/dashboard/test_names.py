@@ -43,3 +43,12 @@ async def test_long_names_do_not_push_a_narrow_page_sideways(page: Page, served:
         await page.goto(f"/{address}")
         await expect(page.get_by_text(long[:20]).or_(row(page, "waits")).first).to_be_visible()
         assert await page.evaluate("document.documentElement.scrollWidth") == 360, address
+
+    await page.goto(f"/#/groups/{long}")
+    await page.get_by_role("button", name="Pause", exact=True).click()
+    await expect(page.locator(".toast")).to_contain_text("is paused")
+    assert await page.evaluate("document.querySelector('.toast').scrollWidth") <= 360
+    await page.route(f"**/api/concurrency/{long}*", lambda route: route.fulfill(status=503))
+    await page.reload()
+    await expect(page.get_by_text(f"Reading {long}")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") == 360
