@@ -59,3 +59,37 @@ async def test_the_page_works_below_a_path_prefix(browser: Browser, served: Serv
             await page.close()
     finally:
         await shared.close()
+
+
+async def test_pages_that_are_opened_without_the_server_come_when_it_answers(browser: Browser) -> None:
+    async with await qo.connect("memory://", settings={"server": {"port": free_port()}}) as queue:
+        await queue.submit("build", id="a", user="ada")
+        await queue.submit("build", id="b")
+        await queue.cancel("b")
+        context = await browser.new_context()
+        wanted = {
+            "#/": ROWS,
+            "#/jobs": "[data-id=a]",
+            "#/jobs/a": ".job-head h1",
+            "#/groups": ".filters input",
+            "#/insight": ".charts",
+            "#/history": "[data-id=b]",
+            "#/audit": ".audit-list > li",
+        }
+        errors: list[str] = []
+        async with running_service(queue) as served:
+            pages = {address: await context.new_page() for address in wanted}
+            for page in pages.values():
+                page.on("pageerror", lambda error: errors.append(str(error)))
+                await page.goto(f"{served.client.base_url}/#/submit")
+                await expect(page.get_by_role("heading", name="Submit a job")).to_be_visible()
+        for address, page in pages.items():
+            await page.evaluate("address => { location.hash = address }", address)
+            await expect(page.get_by_role("heading", name="Submit a job")).to_have_count(0)
+            await expect(page.locator(wanted[address])).to_have_count(0)
+        async with running_service(queue):
+            for address, page in pages.items():
+                await page.bring_to_front()
+                await expect(page.locator(wanted[address]).first).to_be_visible(timeout=15_000)
+        await context.close()
+        assert errors == []

@@ -15,15 +15,15 @@ async def test_ranges_have_one_unit_and_times_say_how_long_ago(page: Page, serve
     said = await page.evaluate(
         """async () => {
           const { ago, inUnitOf, priority, range, rangeInWords, shortId, span } = await import("/page/js/format.js");
-          return [range(0, 40), range(20, 95), range(840, 1500), range(7300, 9000), inUnitOf(300, 480),
-            rangeInWords(240, 500), rangeInWords(60, 60), span(0.35), span(192), span(7500),
+          return [range(0, 40), range(20, 95), range(840, 1500), range(3300, 6200), range(7300, 9000),
+            inUnitOf(300, 480), rangeInWords(240, 500), rangeInWords(60, 60), span(0.35), span(192), span(7500),
             ago(0, 1000), ago(0, 180_000), ago(180_000, 0), shortId("01M7QM3M9QMTCMXKMS7WHPBP9Y"), shortId("order-7"),
             priority(30), priority(95)];
         }"""
     )
 
     assert said == [
-        *("0–40 s", "20–95 s", "14–25 min", "2–3 h", "5"),
+        *("0–40 s", "20–95 s", "14–25 min", "55–104 min", "2–3 h", "5"),
         *("4 to 9 minutes", "60 seconds", "0.3 s", "3m 12s", "2h 05m"),
         *("just now", "3 min ago", "in 3 min", "01M7…BP9Y", "order-7"),
         {"name": "30", "shape": "•", "level": "normal"},

@@ -140,10 +140,10 @@ def test_the_address_of_a_caller_is_that_of_the_client_whatever_it_says(front: F
 
 def test_names_come_through_as_they_were_encoded(front: Front, client: httpx.Client) -> None:
     for name in NAMES:
-        if name == ".." and front.example == "Caddyfile.prefix":
-            continue  # Caddy cleans a path from which it takes a prefix; the example says so
         submitted(client, id=name)
         encoded = quote(name, safe="").replace(".", "%2E")  # clients drop a plain `..` before they send it
+        if name == ".." and front.example == "Caddyfile.prefix":
+            encoded = "..%09"  # Caddy cleans a path from which it takes a prefix; the example says so
 
         assert client.get(f"/api/jobs/{encoded}").json()["id"] == name
         assert "sentence" in client.get(f"/api/jobs/{encoded}/why").json()

@@ -10,6 +10,10 @@ from qo.service.access.refused import Refused
 
 Parts = tuple[str, ...]
 
+DOTS = {".\t": ".", "..\t": ".."}
+"""Browsers and some proxies take `.` and `..` out of every path, percent-encoded or not. With a tab behind them, which
+no name may contain, they arrive."""
+
 
 def parts_of(scope: Mapping[str, Any]) -> Parts:
     """The decoded parts of the path behind the prefix that the service is mounted at."""
@@ -17,9 +21,10 @@ def parts_of(scope: Mapping[str, Any]) -> Parts:
     prefix = scope.get("root_path", "").encode()
     inside = raw[len(prefix) :] if prefix and raw.startswith(prefix) else raw
     try:
-        return tuple(unquote_to_bytes(part).decode() for part in inside.removeprefix(b"/").split(b"/"))
+        names = [unquote_to_bytes(part).decode() for part in inside.removeprefix(b"/").split(b"/")]
     except UnicodeDecodeError:
         raise Refused(400, "Path not readable", "The path is not UTF-8; percent-encode its UTF-8 bytes.") from None
+    return tuple(DOTS.get(name, name) for name in names)
 
 
 class Pattern:

@@ -15,16 +15,17 @@ export class Problem extends Error {
   }
 }
 
-const hooks = { signedOut: () => {}, refusal: () => null };
+const hooks = { signedOut: () => {}, refusal: () => null, unanswered: () => {} };
 
-/** `signedOut()` is called at each 401; `refusal()` gives the sentence for which changes are refused now, or null. */
+/** `signedOut()` is called at each 401, `unanswered()` where nothing came to what was asked; `refusal()` gives the sentence for which changes are refused now, or null. */
 export function setHooks(given) {
   Object.assign(hooks, given);
 }
 
-/** "api/jobs/x%2Fy/why" of ("jobs", "x/y", "why"): names may contain any character. */
+/** "api/jobs/x%2Fy/why" of ("jobs", "x/y", "why"): names may contain any character. A browser takes `.` and `..` out of
+ * every address, however they are written; with a tab behind them, which the service drops, they get through. */
 export function path(...parts) {
-  return ["api", ...parts.map(encodeURIComponent)].join("/");
+  return ["api", ...parts.map((part) => encodeURIComponent(/^\.\.?$/.test(part) ? `${part}\t` : part))].join("/");
 }
 
 const underWay = new Map();
@@ -40,6 +41,22 @@ export function get(address, query = {}, parse = JSON.parse) {
     underWay.set(name, asked);
   }
   return underWay.get(name);
+}
+
+const MOST_ANSWERS = 25;
+
+/** So many items as `limit` says, and the `next` behind them. The service looks at 2,000 jobs for one answer: it may be
+ * short, or empty, and go on all the same. */
+export async function getList(address, query) {
+  const items = [];
+  let next = query.after ?? null;
+  for (let answers = 0; answers < MOST_ANSWERS; answers += 1) {
+    const page = await get(address, { ...query, after: next, limit: query.limit - items.length });
+    items.push(...page.items);
+    next = page.next;
+    if (next === null || items.length >= query.limit) break;
+  }
+  return { items, next };
 }
 
 /** Change something. Throws a Problem, also when the connection is lost: then nothing is sent. */
@@ -58,8 +75,9 @@ async function request(method, address, body, parse = JSON.parse) {
     answer = method === "GET" ? await alreadyAsked(address) : null;
     answer ??= await fetch(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch {
-    const problem = new Problem(0, { detail: "The server cannot be reached. Nothing was changed." });
+    const problem = new Problem(0, { detail: `The server cannot be reached.${method === "GET" ? "" : " Nothing was changed."}` });
     problem.isOfReading = method === "GET";
+    if (problem.isOfReading) hooks.unanswered();
     throw problem;
   }
   const text = await answer.text();

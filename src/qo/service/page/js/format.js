@@ -33,9 +33,9 @@ const UNITS = [
   ["days", "day", 86_400, Infinity],
 ];
 
-/** Up to two minutes in seconds: "0–2 min" says less than "20–95 s". */
+/** Up to two minutes in seconds, and up to two hours in minutes: "0–2 h" says less than "55–103 min". */
 function unitOf(upper) {
-  return upper < 120 ? UNITS[0] : UNITS.find(([, , , below]) => upper < below);
+  return upper < 120 ? UNITS[0] : upper < 7200 ? UNITS[1] : UNITS.find(([, , , below]) => upper < below);
 }
 
 /** A range with one unit, that of its upper end: "0–40 s", "14–26 min", "2–3 h". */

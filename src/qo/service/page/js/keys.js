@@ -1,6 +1,8 @@
-// Keys for the whole page: `/` finds, `?` helps, `g` and a letter opens a page, `j` and `k` go through a list.
+// Keys for the whole page: `/` finds, `?` helps, `u` undoes, `g` and a letter opens a page, `j` and `k` or arrows go
+// through a list.
 // Single keys can be switched off, because speech input and some people's hands press them by mistake (WCAG 2.1.4).
 import { signal } from "../vendor/preact.js";
+import { undoLast } from "./components/toast.js";
 import { go } from "./route.js";
 
 export const PAGES = [
@@ -44,9 +46,17 @@ addEventListener("keydown", (event) => {
     const box = document.querySelector("[data-find]");
     if (box) box.focus();
     else go("jobs", null, { find: "1" });
+  } else if (event.key === "u") {
+    undoLast();
   } else if (event.key === "j" || event.key === "k") {
-    step(event);
+    step(event, event.key === "j" ? 1 : -1);
   }
+});
+
+// Arrows go on from a row that has the focus itself, also while single keys are off.
+addEventListener("keydown", (event) => {
+  const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (way && event.target.matches?.("[data-step]") && !event.ctrlKey && !event.metaKey && !event.altKey) step(event, way);
 });
 
 function isTyping(element) {
@@ -55,12 +65,12 @@ function isTyping(element) {
 
 /** The next or the previous [data-step] of the list that has the focus, else of the first list of the page. A list that
  * draws only a part of its rows listens to keys itself and takes the event first. */
-function step(event) {
+function step(event, way) {
   if (event.defaultPrevented) return;
   const list = document.activeElement?.closest("[data-steps]") ?? document.querySelector("[data-steps]");
   const steps = [...(list?.querySelectorAll("[data-step]") ?? [])];
   const here = steps.findIndex((each) => each.contains(document.activeElement));
-  const next = here < 0 ? steps[0] : steps[here + (event.key === "j" ? 1 : -1)];
+  const next = here < 0 ? steps[0] : steps[here + way];
   if (next) {
     event.preventDefault();
     next.focus();

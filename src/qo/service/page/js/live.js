@@ -30,6 +30,8 @@ let source = null;
 let isListening = false;
 let lastSign = Date.now();
 let hasStarted = false;
+let hasBroken = false;
+let isMissing = false; // something was asked for, and no answer came
 
 /** The row of a frame. One without a task has only what changed: the rest is that of `known`, null where there is none. */
 export function whole(known, row) {
@@ -43,10 +45,15 @@ export function onFrame(listener) {
   return () => listeners.frame.delete(listener);
 }
 
-/** Call `listener()` when frames were missed: whatever was read before has to be read again. */
+/** Call `listener()` when frames or answers were missed: whatever was read before has to be read again. */
 export function onReset(listener) {
   listeners.reset.add(listener);
   return () => listeners.reset.delete(listener);
+}
+
+/** An answer did not come. When the server is there again, everything is read again. */
+export function missAnswer() {
+  isMissing = true;
 }
 
 export function startLive() {
@@ -87,7 +94,7 @@ function close() {
 function open() {
   source?.close();
   source = new EventSource(cursor === null ? path("stream") : `${path("stream")}?after=${encodeURIComponent(cursor)}`);
-  source.addEventListener("open", () => tell({ kind: "alive" }));
+  source.addEventListener("open", () => (tell({ kind: hasBroken ? "back" : "alive" }), (hasBroken = false)));
   let isFirst = cursor === null;
   source.addEventListener("frame", (event) => {
     // Nothing is known of what changed between the reading of a window and the beginning of the stream.
@@ -98,6 +105,7 @@ function open() {
     tell({ kind: "reset", cursor: event.lastEventId || null, frame: event.data ? JSON.parse(event.data) : null });
   });
   source.addEventListener("error", () => {
+    hasBroken = true;
     // A browser reconnects by itself after a break, but not after an answer that is no stream.
     if (source.readyState === EventSource.CLOSED) findOut();
   });
@@ -155,10 +163,12 @@ function heard(message) {
     return;
   }
   lastSign = Date.now();
+  const isBack = message.kind === "back" || connection.value.state === "lost";
   if (connection.value.state !== "live") connection.value = { state: "live", since: lastSign };
   if (message.cursor !== undefined) cursor = message.cursor;
   if (message.kind === "frame") take(message.frame);
   if (message.kind === "reset") startAgain(message.frame);
+  else if (isBack && isMissing) readAgain();
 }
 
 function present() {
@@ -185,6 +195,11 @@ function startAgain(present) {
   byName.clear();
   held = {};
   if (present) keep(present, present.groups && merged(present.groups));
+  readAgain();
+}
+
+function readAgain() {
+  isMissing = false;
   for (const listener of listeners.reset) listener();
 }
 

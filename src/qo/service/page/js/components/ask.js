@@ -16,12 +16,12 @@ export function Question({ name, text, yes, no = "Keep it", size = "small", act,
   </span>`;
 }
 
-/** A ref for the element that has the focus again when its question has gone. */
+/** A ref for the element that has the focus again when its question has gone and has taken the focus away. */
 export function useFocusBack(asks) {
   const element = useRef(null);
   const hasAsked = useRef(false);
   useLayoutEffect(() => {
-    if (hasAsked.current) element.current?.focus();
+    if (hasAsked.current && document.activeElement === document.body) (element.current ?? document.getElementById("main")).focus();
     hasAsked.current = asks;
   }, [asks]);
   return element;

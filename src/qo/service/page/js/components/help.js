@@ -5,6 +5,7 @@ import { PAGES, helpOpen, keysOn, switchKeys } from "../keys.js";
 const KEYS = [
   ["/", "find a job"],
   ["?", "this help"],
+  ["u", "undo what was just done"],
   ...PAGES.map(([, title, letter]) => [`g ${letter}`, `open ${title}`]),
   ["g s", "submit a job"],
   ["j k", "next and previous row, as arrows do"],

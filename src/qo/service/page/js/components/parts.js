@@ -26,7 +26,8 @@ export function movementWords(gained, placedAhead) {
 
 export function Movement({ gained, placedAhead }) {
   if (!gained && !placedAhead) return null;
-  return html`<small class="movement" title=${movementWords(gained, placedAhead).join(", ")}>${gained > 0 && html`<span class="up">▲${gained}</span>`}${placedAhead > 0 && html`<span class="down">▼${placedAhead}</span>`}</small>`;
+  const isTall = `${gained || ""}${placedAhead || ""}`.length > 3; // there is no room for both beside each other
+  return html`<small class=${`movement ${isTall ? "tall" : ""}`} title=${movementWords(gained, placedAhead).join(", ")}>${gained > 0 && html`<span class="up">▲${gained}</span>`}${placedAhead > 0 && html`<span class="down">▼${placedAhead}</span>`}</small>`;
 }
 
 const STATE_SHAPES = {

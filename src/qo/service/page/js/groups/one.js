@@ -50,7 +50,7 @@ function Limit({ group, query }) {
     <p class="pad"><small>${limit === null ? "Any number of jobs may run in it." : `${sourceWords(source)[0].toUpperCase()}${sourceWords(source).slice(1)}`}<${SetBy} group=${group} /></small>
       ${canChange.value && limit !== null && html`<button type="button" class="link small" onClick=${() => removeLimit(group.group)}>Leave unlimited</button>`}</p>
     <${WhatIf} kind="limits" name=${group.group} present=${limit} wanted=${wanted} field="limit" label=${canChange.value ? "Another limit" : "What if it were"}>
-      ${(chosen) => canChange.value && html`<button type="button" class="primary" disabled=${chosen === null} onClick=${() => setLimit(group.group, chosen).then(() => setQuery({ limit: null }, { replace: true }))}>${chosen === null ? "Set limit" : `Set limit to ${number(chosen)}`}</button>`}
+      ${(chosen) => canChange.value && html`<button type="button" class="primary" aria-disabled=${chosen === null} onClick=${() => chosen !== null && setLimit(group.group, chosen).then(() => setQuery({ limit: null }, { replace: true }))}>${chosen === null ? "Set limit" : `Set limit to ${number(chosen)}`}</button>`}
     <//>
   <//>`;
 }

@@ -18,13 +18,20 @@ const ON_CANCEL = {
   confirming: "It ends here and does not go on.",
 };
 
+export const ON_RETRY = "It draws a new place in line and has all its attempts again.";
+
+/** What cancelling a job does, in the state that it is in. */
+export function onCancel({ state }) {
+  return ON_CANCEL[state] ?? "It stops where it is, and its slots are free.";
+}
+
 /** Whether this visitor may cancel, confirm and retry: admins all jobs, users their own. */
 export function mayAct() {
   return canChange.value || session.value?.role === "user";
 }
 
 export function CancelButton({ job, read }) {
-  return html`<${Ask} label="Cancel Job" yes="Cancel job" text=${ON_CANCEL[job.state] ?? "It stops where it is, and its slots are free."}
+  return html`<${Ask} label="Cancel Job" yes="Cancel job" text=${onCancel(job)}
     act=${() => change(job, "cancel", (after) => (ENDED.has(after.state) ? "The job is cancelled." : "The job is being stopped."), read)} />`;
 }
 
@@ -58,7 +65,7 @@ export function PriorityMenu({ job, read }) {
 export function Actions({ job, read }) {
   if (!mayAct()) return null;
   return html`<div class="job-actions">
-    ${job.state === "failed" && html`<${Ask} label="Retry" yes="Retry" no="Leave it" text="It draws a new place in line and has all its attempts again."
+    ${job.state === "failed" && html`<${Ask} label="Retry" yes="Retry" no="Leave it" text=${ON_RETRY}
       act=${() => change(job, "retry", (after) => (after.position ? `In line again, at place ${after.position}.` : "In line again."), read)} />`}
     ${canChange.value && html`<a class="button" href=${link("submit", null, { like: job.id })}>Submit one like it</a>`}
     ${!ENDED.has(job.state) && job.state !== "confirming" && (job.cancel_wanted

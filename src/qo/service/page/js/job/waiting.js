@@ -14,7 +14,7 @@ export function Place({ job, neighbours }) {
   return html`<${Card} title="Place in line" id="place" class="place-card" note=${html`<a class="link" href=${link("line")}>${isUser.value ? "all my jobs" : "the whole line"}</a>`}>
     <div class="hero"><b>#${job.position}</b>
       <span>${job.position_message} <${Movement} gained=${own.gained} placedAhead=${own.placed_ahead} />
-        ${job.upgrade && html`<br /><a href=${job.upgrade.url}>${job.upgrade.message}</a>`}</span></div>
+        ${job.upgrade && html`<br /><a class="link" href=${job.upgrade.url}>${job.upgrade.message}</a>`}</span></div>
     <ol>${rows.map((row) => html`<li key=${row.id} class=${row.id === job.id ? "this" : ""} aria-current=${row.id === job.id ? "true" : undefined}>
       <b class="nr">${row.position}</b><${Priority} value=${row.priority} />
       <span class="what">${row.id === job.id ? html`<b>this job</b>` : html`<${JobLink} id=${row.id}>${title(row)}<//>`} <small>${row.user ?? "no user"} · <${Since} at=${row.joined_at} /></small></span>

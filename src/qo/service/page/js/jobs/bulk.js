@@ -1,5 +1,5 @@
 // Acting on many jobs: first a dry run, shown; then, when it is confirmed, portion by portion, with what was skipped.
-import { html, signal } from "../../vendor/preact.js";
+import { html, signal, useLayoutEffect, useRef } from "../../vendor/preact.js";
 import { path, send } from "../api.js";
 import { JobLink } from "../components/parts.js";
 import { say } from "../components/said.js";
@@ -70,16 +70,20 @@ const PROMISES = {
 export function Bulk({ onEnd }) {
   const { phase, wanted, count, done, skipped, isBroken } = bulk.value;
   const close = () => (bulk.value = null);
-  if (phase === "asks") {
+  const isAsking = phase === "asks";
+  const keeps = useRef(null);
+  const progress = useRef(null);
+  useLayoutEffect(() => (isAsking ? keeps : progress).current.focus(), [isAsking]);
+  if (isAsking) {
     const many = count >= MOST_COUNTED ? `${number(count)} or more jobs` : counted(count, "job");
     const verb = wanted.action === "priority" ? `Give ${many} the priority ${wanted.name}` : `${wanted.label} ${many}`;
-    return html`<section class="banner bulk" role="group" aria-label="Confirm the action">
+    return html`<section class="banner bulk" role="group" aria-label="Confirm the action" onKeyDown=${(event) => event.key === "Escape" && close()}>
       <div class="grow">${count > 0 ? html`<b>${verb}?</b> ${PROMISES[wanted.action]}` : html`<b>None of these jobs can be ${doneWords(wanted)}.</b>`}<${Skipped} skipped=${skipped} future=${true} /></div>
-      <div class="buttons"><button type="button" onClick=${close}>${count > 0 ? "Leave them" : "Close"}</button>
+      <div class="buttons"><button type="button" ref=${keeps} onClick=${close}>${count > 0 ? "Leave them" : "Close"}</button>
         ${count > 0 && html`<button type="button" class=${wanted.action === "cancel" ? "danger" : "primary"} onClick=${() => run(onEnd)}>${verb}</button>`}</div>
     </section>`;
   }
-  return html`<section class="banner bulk" role="group" aria-label="Progress of the action">
+  return html`<section class="banner bulk" role="group" aria-label="Progress of the action" ref=${progress} tabindex="-1">
     <div class="grow"><b>${number(done)} of ${counted(count, "job")} ${doneWords(wanted)}${phase === "runs" ? " …" : "."}</b>
       ${isBroken && html` <span class="bad">It stopped before the end; those named here are done, the others are as they were.</span>`}
       <span class="track" role="progressbar" aria-label="Progress" aria-valuemin="0" aria-valuemax=${count} aria-valuenow=${done}><span class="fill" style=${{ width: `${(done / Math.max(count, 1)) * 100}%` }}></span></span>

@@ -18,6 +18,7 @@ export function Find({ filter, known, onChange, isWanted }) {
     onChange({ ...filter, ...fields });
     setText("");
     setAt(-1);
+    setOpen(false); // what was looked for is shown below
   }
 
   function choose(offer) {
@@ -55,7 +56,7 @@ export function Find({ filter, known, onChange, isWanted }) {
     <input ref=${box} data-find role="combobox" aria-label="Find jobs" aria-expanded=${offered.length > 0} aria-controls=${id} aria-autocomplete="list"
       aria-activedescendant=${offered[at] ? `${id}-${at}` : undefined} autocomplete="off" spellcheck=${false}
       placeholder="task:build user:u1 state:failed id:01J…" value=${text}
-      onInput=${(event) => (setText(event.target.value), setOpen(true), setAt(-1))} onFocus=${() => setOpen(true)} onBlur=${() => setOpen(false)} onKeyDown=${onKeyDown} />
+      onInput=${(event) => (setText(event.target.value), setOpen(true), setAt(-1))} onFocus=${() => setOpen(true)} onClick=${() => setOpen(true)} onBlur=${() => setOpen(false)} onKeyDown=${onKeyDown} />
     <ul id=${id} role="listbox" aria-label="Suggestions" hidden=${offered.length === 0}>${offered.map((offer, index) => html`<li key=${offer.text} id=${`${id}-${index}`} role="option" aria-selected=${index === at}
       onMouseDown=${(event) => (event.preventDefault(), choose(offer))}>${offer.value === undefined ? offer.text : html`<span class="muted">${offer.field}:</span>${offer.value}`}</li>`)}</ul>
   </div>`;

@@ -1,7 +1,7 @@
 // One page of the jobs that match, and how many match. Rows hold still: those that change are changed in place, and
 // those that are new are counted until somebody asks for them.
 import { batch, signal, useEffect, useMemo } from "../../vendor/preact.js";
-import { Problem, get, path } from "../api.js";
+import { Problem, get, getList, path } from "../api.js";
 import { onFrame, onReset, whole } from "../live.js";
 import { whenSeen } from "../state/seen.js";
 import { asQuery, fits } from "./filter.js";
@@ -18,7 +18,7 @@ function createReading(filter, after) {
   const seen = new Set();
   let hasStopped = false;
 
-  const readPage = () => get(path("jobs"), { ...asQuery(filter), after, limit: PAGE_ROWS });
+  const readPage = () => getList(path("jobs"), { ...asQuery(filter), after, limit: PAGE_ROWS });
 
   async function read() {
     try {
@@ -72,7 +72,7 @@ export function useMatching(filter, after) {
   const reading = useMemo(() => createReading(filter, after), [name]);
   useEffect(() => {
     reading.read();
-    const ends = [onFrame(reading.take), onReset(() => reading.rows.value && (reading.newer.value ||= 1)), reading.stop];
+    const ends = [onFrame(reading.take), onReset(() => (reading.rows.value ? (reading.newer.value ||= 1) : reading.read())), reading.stop];
     const clock = setInterval(reading.readPlaces, PLACES_AGAIN_MS);
     return () => {
       clearInterval(clock);

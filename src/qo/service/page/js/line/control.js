@@ -140,7 +140,8 @@ export function createControl(line, scroller) {
     draw();
   };
   list.blurred = (event) => {
-    if (isDrawing || !document.hasFocus() || scroller.current.contains(event.relatedTarget)) return;
+    const { current } = scroller; // null when the page itself goes and takes the focus away
+    if (isDrawing || !document.hasFocus() || !current || current.contains(event.relatedTarget)) return;
     list.anchor.disengage("focus");
     if (list.carried && !list.carried.isDropped) list.putBack();
     draw();

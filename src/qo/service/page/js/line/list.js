@@ -1,5 +1,6 @@
 // The rows of the line, drawn only where they are seen, and held still while the line changes.
 import { html, useEffect, useLayoutEffect, useMemo, useRef } from "../../vendor/preact.js";
+import { attempt } from "../components/toast.js";
 import { counted, number } from "../format.js";
 import { now } from "../state/clock.js";
 import { canChange } from "../state/session.js";
@@ -35,7 +36,7 @@ export function LineList({ line, rows, total, placeOf }) {
     list.endDrawing();
   });
   useEffect(() => {
-    if (last > rows.length - 1 && !line.isComplete) line.readTo(last + 50);
+    if (last > rows.length - 1 && !line.isComplete) attempt(() => line.readTo(last + 50));
   }, [last, rows.length]);
 
   const extra = list.dragged !== null && !drawn.some((index) => list.rowAt(index)?.id === list.dragged) ? list.indexOf(list.dragged) : -1;
@@ -57,7 +58,7 @@ export function LineList({ line, rows, total, placeOf }) {
             isCurrent=${row.id === current} isCarried=${list.carried?.id === row.id} isDragged=${list.dragged === row.id} isMarked=${line.isMarked(row)} />`;
         })}
       </ol>
-      ${list.gap !== null && html`<div class="gap" style=${{ top: `${lead + list.gap * height}px` }}></div>`}
+      ${list.gap !== null && html`<div class="gap" style=${{ top: `${Math.max(lead + list.gap * height, 3)}px` }}></div>`}
     </div>
     ${axis > 0 && html`<${Axis} seconds=${axis} />`}
   </div>`;

@@ -1,7 +1,7 @@
 // The groups that others wait for, and who holds their slots.
 import { html } from "../../vendor/preact.js";
 import { Card, Empty } from "../components/parts.js";
-import { counted } from "../format.js";
+import { counted, number } from "../format.js";
 import { groups, overview, slots } from "../live.js";
 import { link } from "../route.js";
 import { holderName } from "../state/names.js";
@@ -43,9 +43,9 @@ function Group({ group }) {
   const isFull = group.limit !== null && group.active >= group.limit;
   return html`<li class=${isFull || group.paused ? "full" : ""}>
     <span class="name"><a href=${link("groups", group.group)}>${group.group}</a>
-      <small>${group.paused ? "paused" : waiting ? `${waiting} ${waiting === 1 ? "waits" : "wait"} for it` : "nobody waits"}</small></span>
+      <small>${group.paused ? "paused" : waiting ? `${counted(waiting, "waits", "wait")} for it` : "nobody waits"}</small></span>
     <${Slots} group=${{ ...group, slots: held(group) }} />
-    <span class="of">${group.paused ? "paused" : `${group.active} of ${group.limit}`}</span>
+    <span class="of">${group.paused ? "paused" : `${number(group.active)} of ${number(group.limit)}`}</span>
   </li>`;
 }
 
@@ -56,7 +56,7 @@ function held(group) {
 /** Numbered cells, as far as there is room; a bar above that. */
 export function Slots({ group, most = CELLS }) {
   const { limit, active, slots: taken } = group;
-  if (limit === null) return html`<span class="slots">${counted(active, "holder")}, no limit</span>`;
+  if (limit === null) return html`<span class="slots"><small>${counted(active, "holder")}, no limit</small></span>`;
   if (limit > most) {
     return html`<span class="slots"><span class="track"><span class="fill" style=${{ width: `${Math.min(active / limit, 1) * 100}%` }}></span></span></span>`;
   }

@@ -34,15 +34,15 @@ export function Row({ line, row, place, placedAhead, axis, top, isCurrent, isCar
     data-id=${row.id} data-step aria-label=${spoken(row, place, placedAhead)} aria-roledescription=${mayChange ? "movable job" : undefined}
     aria-posinset=${place} aria-setsize=${list.total()}>
     <span class="handle" aria-hidden="true">${mayChange ? "⋮⋮" : ""}</span>
-    <span class="place"><b>${place}</b><${Movement} gained=${row.gained} placedAhead=${placedAhead} /></span>
+    <span class="place"><b class=${place > 9999 ? "longest" : place > 99 ? "long" : ""}>${place}</b><${Movement} gained=${row.gained} placedAhead=${placedAhead} /></span>
     <span class="priority">${mayChange
       ? html`<${Menu} label=${html`<${Priority} value=${row.priority} />`} name=${`Priority ${priority(row.priority).name}, change it`}
-          class="bare" items=${priorityItems(line, row)} onOpen=${() => list.hold("menu")} onClose=${() => list.release("menu")} />`
+          class="bare" stop=${stop} items=${priorityItems(line, row)} onOpen=${() => list.hold("menu")} onClose=${() => list.release("menu")} />`
       : html`<${Priority} value=${row.priority} />`}</span>
     <span class="what"><a draggable=${false} tabindex=${stop} href=${link("jobs", row.id)} title=${row.id}><b>${row.task}</b>${row.project && html` <small>· ${row.project}</small>`}</a>
       <small><${Since} at=${row.joined_at} />${[row.user, row.tier].filter(Boolean).map((each) => ` · ${each}`).join("")}</small></span>
     ${asks
-      ? html`<${Question} name=${`Cancel ${nameOf(row)}?`} text="It leaves the line and does not run." yes="Cancel job" act=${() => cancel(line, row)} keep=${keep} />`
+      ? html`<${Question} name=${`Cancel ${nameOf(row)}?`} text="It will not run." yes="Cancel job" act=${() => cancel(line, row)} keep=${keep} />`
       : html`<span class="why"><${Reason} row=${row} /></span>
         <span class="when"><${RangeBar} estimate=${row.estimate} axis=${axis} /></span>
         ${mayChange && html`<span class="act">

@@ -4,9 +4,10 @@ import { Problem, get, path, send } from "../api.js";
 import { Ask } from "../components/ask.js";
 import { Card, Empty, JobLink, Since } from "../components/parts.js";
 import { attempt, toast } from "../components/toast.js";
-import { ago, moment, shortId, span } from "../format.js";
+import { ago, moment, number, shortId, span } from "../format.js";
+import { overview } from "../live.js";
 import { slotsOf } from "./pressure.js";
-import { lastEnded, running } from "../state/active.js";
+import { MOST, lastEnded, running } from "../state/active.js";
 import { now } from "../state/clock.js";
 import { canChange } from "../state/session.js";
 
@@ -20,7 +21,7 @@ export async function learnTask(task) {
   if (task in known.value) return;
   known.value = { ...known.value, [task]: { stages: [], usual: null } };
   try {
-    const { items } = await get(path("jobs"), { task, status: "succeeded", limit: 20 });
+    const { items } = await get(path("history"), { task, status: "succeeded", limit: 20 });
     const runs = items.map((job) => moment(job.finished_at) - moment(job.started_at)).sort((one, other) => one - other);
     const whole = items.length ? await get(path("jobs", items[0].id)) : null;
     const steps = whole?.history?.states?.map((reached) => reached.status).filter((status) => !STATES.has(status)) ?? [];
@@ -37,11 +38,14 @@ export function Running() {
   useEffect(() => {
     for (const job of jobs) learnTask(job.task);
   }, [running.value]);
+  const { running: runs = 0, starting: starts = 0 } = overview.value?.counts ?? {};
+  // The server's count is seconds old, so it is shown only where not all of them were read.
+  const count = jobs.length < MOST ? jobs.length : Math.max(jobs.length, runs + starts);
   const shown = all ? jobs : jobs.slice(0, SHOWN);
-  return html`<${Card} title="Running" count=${jobs.length} id="running" class="running">
-    ${jobs.length === 0 && html`<${Empty}>${lastEnded.value ? html`Nothing runs. The last job ended ${ago(moment(lastEnded.value), now.value)}.` : "Nothing runs. A worker takes the first job that has room: qo worker app:worker"}<//>`}
+  return html`<${Card} title="Running" count=${number(count)} id="running" class="running">
+    ${jobs.length === 0 && html`<${Empty}>${lastEnded.value ? html`Nothing runs. The last job ended ${ago(moment(lastEnded.value), now.value)}.` : html`Nothing runs. A worker takes the first job that has room: <code>qo worker app:worker</code>`}<//>`}
     <ul>${shown.map((job) => html`<${Run} key=${job.id} job=${job} />`)}</ul>
-    ${jobs.length > SHOWN && html`<button type="button" class="more" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show all ${jobs.length}`}</button>`}
+    ${jobs.length > SHOWN && html`<button type="button" class="more" onClick=${() => setAll(!all)}>${all ? "Show fewer" : `Show ${jobs.length === count ? "all" : "the first"} ${jobs.length}`}</button>`}
   <//>`;
 }
 

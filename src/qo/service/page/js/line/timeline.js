@@ -11,8 +11,9 @@ import { byPressure } from "./pressure.js";
 
 const ASK_EVERY_MS = 2500; // the service answers the same until it has read the line again
 const MOST_LANES = 12;
-const LANE_PX = 29;
+const LANE_PX = 30;
 const LETTER_PX = 7;
+const LONGEST_LABEL = 10; // letters of a group before the number of a lane
 const STEPS_SECONDS = [5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400];
 
 /** The timeline of a group and the time it was read `at`, anew every few seconds; null until it is there, false when the
@@ -99,7 +100,7 @@ export function Lanes({ group, found, minutes = null }) {
   if (!lanes.length) return html`<div ref=${element}><${Empty}>Nothing ran in this group yet, and nothing is expected.<//></div>`;
   return html`<div class="lanes" ref=${element} style=${{ height: `${34 + lanes.length * LANE_PX + 12}px` }}>
     ${ticks(half, width).filter((seconds) => x(at + seconds * 1000) < width - 24).map((seconds) => html`<span class=${`tick ${seconds === 0 ? "now" : ""}`} key=${seconds} style=${{ left: `${x(at + seconds * 1000)}px` }}><small>${tickText(seconds)}</small></span>`)}
-    ${lanes.map((slot, index) => html`<span class="lane" key=${slot} style=${{ top: `${34 + index * LANE_PX}px` }}><small>${width < 500 ? `#${slot}` : `${group} #${slot}`}</small></span>`)}
+    ${lanes.map((slot, index) => html`<span class="lane" key=${slot} style=${{ top: `${34 + index * LANE_PX}px` }}><small>${width < 500 ? `#${slot}` : `${group.length > LONGEST_LABEL ? "slot" : group} #${slot}`}</small></span>`)}
     ${all.filter((each) => lanes.includes(each.slot)).map((each) => {
       const from = clip(each.start ?? at - half);
       const to = clip(each.kind === "now" ? at : each.end ?? at);

@@ -56,7 +56,7 @@ function Reason({ reason, wanted }) {
 /** "34 for provider:ollama (4 of 4)" as the number before it, "provider:ollama" and "4 of 4". */
 function words({ kind, group, text }) {
   const status = groups.value?.find((each) => each.group === group);
-  if (kind === "full") return [group, status?.limit != null ? `${status.active} of ${status.limit}` : "full"];
+  if (kind === "full") return [group, status?.limit != null ? `${number(status.active)} of ${number(status.limit)}` : "full"];
   return [text.replace(/^[\d,]+ (for )?/, ""), null];
 }
 

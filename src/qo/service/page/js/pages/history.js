@@ -6,6 +6,7 @@ import { Card, Chip, Empty } from "../components/parts.js";
 import { attempt } from "../components/toast.js";
 import { counted, number, span } from "../format.js";
 import { Rows } from "../jobs/rows.js";
+import { onReset } from "../live.js";
 import { setQuery } from "../route.js";
 
 const PAGE_ROWS = 50;
@@ -36,12 +37,19 @@ function useAnswer(address, query) {
   const [answer, setAnswer] = useState({});
   useEffect(() => {
     let hasStopped = false;
-    setAnswer({});
-    get(address, query).then((found) => !hasStopped && setAnswer({ found }), (problem) => {
+    let hasFailed = false;
+    const ask = () => get(address, query).then((found) => !hasStopped && setAnswer({ found }), (problem) => {
       if (!(problem instanceof Problem)) throw problem;
+      hasFailed = true;
       if (!hasStopped) setAnswer({ problem });
     });
-    return () => (hasStopped = true);
+    setAnswer({});
+    ask();
+    const end = onReset(() => hasFailed && ((hasFailed = false), ask()));
+    return () => {
+      hasStopped = true;
+      end();
+    };
   }, [address, JSON.stringify(query)]);
   return [answer, setAnswer];
 }

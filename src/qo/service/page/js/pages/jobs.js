@@ -1,5 +1,6 @@
 // Find jobs, see how many there are, select and act on many.
 import { html, useEffect, useState } from "../../vendor/preact.js";
+import { useFocusBack } from "../components/ask.js";
 import { Menu } from "../components/menu.js";
 import { Card, Chip, Empty, State } from "../components/parts.js";
 import { number } from "../format.js";
@@ -17,6 +18,7 @@ export function Page({ route }) {
   const { after } = route.query;
   const name = JSON.stringify(filter);
   const { rows, next, counts, newer, problem, read } = useMatching(filter, after);
+  const box = useFocusBack(bulk.value !== null);
   const [chosen, setChosen] = useState(new Set());
   const [isAll, setAll] = useState(false); // all that match, not only the page
   useEffect(() => {
@@ -43,7 +45,7 @@ export function Page({ route }) {
     <${States} counts=${counts.value} filter=${filter} change=${change} />
     <${Card} title=${heading(total, filter, shown, next.value)} id="found" note=${html`those in line first, then the newest`}>
       ${bulk.value ? html`<${Bulk} onEnd=${() => (chooseAll(false), read())} />`
-        : canChange.value && shown.length > 0 && html`<${Selection} chosen=${chosen} isAll=${isAll} isWhole=${isWhole} chooseAll=${chooseAll} setAll=${setAll}
+        : canChange.value && shown.length > 0 && html`<${Selection} box=${box} chosen=${chosen} isAll=${isAll} isWhole=${isWhole} chooseAll=${chooseAll} setAll=${setAll}
             shown=${shown} total=${total} counts=${counts.value} filter=${filter} hasMore=${next.value !== null || after} />`}
       ${newer.value > 0 && html`<button type="button" class="more" onClick=${read}>${newer.value === 1 ? "Something new matches" : `${number(newer.value)} new ones match`}, show them</button>`}
       ${problem.value ? html`<${Empty}>${problem.value.message}<//>` : rows.value === null ? html`<${Empty}>Reading the jobs …<//>`
@@ -82,14 +84,14 @@ function States({ counts, filter, change }) {
     ${counts && !counts.is_complete && html`<small>counted up to 10,000</small>`}</section>`;
 }
 
-function Selection({ chosen, isAll, isWhole, chooseAll, setAll, shown, total, counts, filter, hasMore }) {
+function Selection({ box, chosen, isAll, isWhole, chooseAll, setAll, shown, total, counts, filter, hasMore }) {
   const states = isAll ? (filter.state ? [filter.state] : Object.keys(counts?.states ?? {})) : shown.filter((job) => chosen.has(job.id)).map((job) => job.state);
   const which = isAll ? { filter } : { ids: [...chosen] };
   const actions = allowed(states);
   const priorities = actions.filter(({ action }) => action === "priority");
   const count = isAll ? (total ? `All ${shownCount(total)} that match` : "All that match") : chosen.size ? `${number(chosen.size)} selected` : "Select this page";
   return html`<div class="selection" role="group" aria-label="Selection">
-    <label><input type="checkbox" checked=${isWhole || isAll} onChange=${(event) => chooseAll(event.target.checked)} aria-label="Select this page" /> <span>${count}</span></label>
+    <label><input ref=${box} type="checkbox" checked=${isWhole || isAll} onChange=${(event) => chooseAll(event.target.checked)} aria-label="Select this page" /> <span>${count}</span></label>
     ${isWhole && hasMore && !isAll && html`<button type="button" class="link" onClick=${() => setAll(true)}>Select all ${total ? shownCount(total) : ""} that match</button>`}
     ${(chosen.size > 0 || isAll) && html`<span class="buttons">
       ${actions.filter(({ action }) => action !== "priority").map((each) => html`<button type="button" class="small" key=${each.label} onClick=${() => dryRun(each, which)}>${each.label} …</button>`)}

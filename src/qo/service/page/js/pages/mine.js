@@ -1,9 +1,12 @@
 // A user's page: their jobs, the place and the range of each, what they have used today, and the offer of more.
 import { html, useEffect, useState } from "../../vendor/preact.js";
-import { Problem, get, path, send } from "../api.js";
+import { Problem, get, getList, path, send } from "../api.js";
+import { Ask } from "../components/ask.js";
 import { Ago, Card, Empty, JobLink, Priority, RangeBar, State } from "../components/parts.js";
 import { attempt, toast } from "../components/toast.js";
 import { absolute, moment, shortId, span } from "../format.js";
+import { ON_RETRY, onCancel } from "../job/actions.js";
+import { ENDED } from "../job/reading.js";
 import { heardFromServer } from "../live.js";
 import { now } from "../state/clock.js";
 import { session } from "../state/session.js";
@@ -16,28 +19,39 @@ export function Page() {
   const [usage, setUsage] = useState(null);
   const { user } = session.value;
 
+  /** Answers how long that took: in a long line it is several requests. */
   async function ask() {
-    if (document.hidden) return;
+    const began = Date.now();
+    if (document.hidden) return 0;
     try {
-      const [page, used] = await Promise.all([get(path("jobs"), { limit: SHOWN }), get(path("usage", user))]);
+      const [page, used] = await Promise.all([getList(path("jobs"), { limit: SHOWN }), get(path("usage", user))]);
       heardFromServer();
       setJobs(page.items);
       setUsage(used);
     } catch (problem) {
       if (!(problem instanceof Problem)) throw problem; // the header says since when nothing came
     }
+    return Date.now() - began;
   }
   useEffect(() => {
-    ask();
-    const timer = setInterval(ask, ASK_EVERY_MS);
-    return () => clearInterval(timer);
+    let timer = 0;
+    let isOver = false;
+    const askAgain = async () => {
+      const took = await ask();
+      if (!isOver) timer = setTimeout(askAgain, Math.max(ASK_EVERY_MS, 10 * took));
+    };
+    askAgain();
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }, [user]);
 
   const axis = Math.max(60, ...(jobs ?? []).map((job) => job.estimate?.upper_bound ?? 0));
   return html`<h1>Jobs of ${user}</h1>
     <div class="columns"><${Card} title="Your jobs" count=${jobs?.length} id="mine" class="mine">
       ${jobs?.length === 0 && html`<${Empty}>You have no jobs yet. What you submit is shown here with its place in line.<//>`}
-      <ul>${(jobs ?? []).map((job) => html`<${Mine} key=${job.id} job=${job} axis=${axis} changed=${ask} />`)}</ul>
+      <ul data-steps>${(jobs ?? []).map((job) => html`<${Mine} key=${job.id} job=${job} axis=${axis} changed=${ask} />`)}</ul>
     <//>
     <div class="side">${usage && html`<${Used} usage=${usage} />`}</div></div>`;
 }
@@ -46,6 +60,7 @@ function Mine({ job, axis, changed }) {
   return html`<li data-step tabindex="-1" aria-label=${`${job.task}, ${job.status}${job.position ? `, position #${job.position} in queue` : ""}`}>
     <span class="place"><b>${job.position ?? ""}</b></span>
     <span class="what"><${JobLink} id=${job.id}><b>${job.task}</b>${job.project && ` · ${job.project}`}<//> <small><${State} state=${job.state} status=${job.status} /> · <${Ago} at=${job.finished_at ?? job.started_at ?? job.submitted_at} /></small>
+      ${job.state === "scheduled" && html`<small>joins the line <${Ago} at=${job.run_at} /></small>`}
       ${job.position_message && html`<small>${job.position_message}</small>`}
       ${job.upgrade && html`<small><a class="link" href=${job.upgrade.url}>${job.upgrade.message}</a></small>`}
       ${job.error && html`<small class="bad">${job.error.message}</small>`}</span>
@@ -54,22 +69,15 @@ function Mine({ job, axis, changed }) {
   </li>`;
 }
 
-const ENDED = new Set(["succeeded", "failed", "cancelled"]);
-
 function Actions({ job, changed }) {
-  const [asks, setAsks] = useState(false);
+  const name = `${job.task} ${shortId(job.id)}`;
   async function act(what, words) {
-    setAsks(false);
-    if (await attempt(() => send("POST", path("jobs", job.id, what)))) toast(`${job.task} ${shortId(job.id)} ${words}`);
+    if (await attempt(() => send("POST", path("jobs", job.id, what)))) toast(`${name} ${words}`);
     await changed();
   }
-  if (asks) {
-    return html`<button type="button" class="small danger" onClick=${() => act("cancel", "is cancelled.")}>Cancel job</button>
-      <button type="button" class="small" onClick=${() => setAsks(false)}>Keep it</button>`;
-  }
   return html`${job.state === "confirming" && html`<button type="button" class="small primary" onClick=${() => act("confirm", "goes on.")}>${job.message ?? "Let it go on"}</button>`}
-    ${job.state === "failed" && html`<button type="button" class="small" onClick=${() => act("retry", "is in line again.")}>Try again</button>`}
-    ${!ENDED.has(job.state) && html`<button type="button" class="quiet" onClick=${() => setAsks(true)}>Cancel</button>`}`;
+    ${job.state === "failed" && html`<${Ask} label="Try again" name=${`Try ${name} again`} text=${ON_RETRY} yes="Try again" no="Leave it" kind="small" act=${() => act("retry", "is in line again.")} />`}
+    ${!ENDED.has(job.state) && html`<${Ask} label="Cancel" name=${`Cancel ${name}`} text=${onCancel(job)} yes="Cancel job" kind="quiet" size="small" act=${() => act("cancel", "is cancelled.")} />`}`;
 }
 
 function Used({ usage }) {

@@ -74,7 +74,7 @@ export function Page({ route }) {
         ${isAdmin && html`<div class="three">${[["user", "User"], ["project", "Project"], ["tier", "Tier"]].map(([name, title]) => html`<label key=${name}>${title}
           <input name=${name} value=${fields[name]} autocomplete="off" aria-invalid=${refused?.field === name} onInput=${(event) => change(name, event.target.value.trim())} /></label>`)}</div>`}
         ${refused && html`<p class="bad" role="alert"><b>${refused.title}.</b> ${refused.message}</p>`}
-        <div class="buttons"><button class="primary" disabled=${isSending}>${isSending ? "Sending …" : "Submit"}</button></div>
+        <div class="buttons"><button class="primary" aria-disabled=${isSending}>${isSending ? "Sending …" : "Submit"}</button></div>
       </form></section>
       <div class="job-columns one">
         <${Card} title="Wait to expect" id="expected" note="before it is sent"><${Expected} fields=${asked} /><//>

@@ -1,11 +1,13 @@
 // Jobs that run and jobs that ask for a confirmation: few, and always all of them.
 import { batch, signal } from "../../vendor/preact.js";
-import { get, path } from "../api.js";
+import { getList, path } from "../api.js";
+import { attempt } from "../components/toast.js";
 import { onFrame, onReset, whole } from "../live.js";
 import { remember } from "./names.js";
 import { whenSeen } from "./seen.js";
 
-const MOST = 200;
+/** So many of each state are read. */
+export const MOST = 200;
 const SHOWN = { starting: "running", running: "running", confirming: "confirming" };
 const READ_AGAIN_MS = 1000;
 
@@ -23,7 +25,7 @@ let isReading = false;
 /** Read all of them, at most once a second. */
 export async function readActive() {
   if (isReading || Date.now() - readAt < READ_AGAIN_MS) {
-    if (!isWanted) setTimeout(() => ((isWanted = false), readActive()), READ_AGAIN_MS);
+    if (!isWanted) setTimeout(() => ((isWanted = false), attempt(readActive)), READ_AGAIN_MS);
     isWanted = true;
     return;
   }
@@ -32,7 +34,7 @@ export async function readActive() {
   const missed = [];
   const stop = onFrame((frame) => missed.push(frame));
   try {
-    const ask = (status) => get(path("jobs"), { status, limit: MOST });
+    const ask = (status) => getList(path("jobs"), { status, limit: MOST });
     const [starts, runs, asks] = await Promise.all(["starting", "running", "confirming"].map(ask));
     all = { running: byStart([...runs.items, ...starts.items]), confirming: asks.items };
     remember(all.running);
@@ -58,7 +60,7 @@ function take({ changed, gone }) {
     draw();
   }
   // A job that left the line without a word of what became of it.
-  if (gone.some(([id]) => !changed.some((job) => job.id === id))) readActive();
+  if (gone.some(([id]) => !changed.some((job) => job.id === id))) attempt(readActive);
 }
 
 function draw() {
@@ -74,4 +76,4 @@ function byStart(jobs) {
 }
 
 onFrame(take);
-onReset(readActive);
+onReset(() => attempt(readActive));
