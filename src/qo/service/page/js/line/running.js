@@ -7,7 +7,7 @@ import { attempt, toast } from "../components/toast.js";
 import { ago, moment, number, shortId, span } from "../format.js";
 import { overview } from "../live.js";
 import { slotsOf } from "./pressure.js";
-import { MOST, lastEnded, running } from "../state/active.js";
+import { hasAllRunning, lastEnded, running } from "../state/active.js";
 import { now } from "../state/clock.js";
 import { canChange } from "../state/session.js";
 
@@ -39,8 +39,8 @@ export function Running() {
     for (const job of jobs) learnTask(job.task);
   }, [running.value]);
   const { running: runs = 0, starting: starts = 0 } = overview.value?.counts ?? {};
-  // The server's count is seconds old, so it is shown only where not all of them were read.
-  const count = jobs.length < MOST ? jobs.length : Math.max(jobs.length, runs + starts);
+  // The server's count is seconds old, so it is shown only where not all of them could be read.
+  const count = hasAllRunning.value ? jobs.length : Math.max(jobs.length, runs + starts);
   const shown = all ? jobs : jobs.slice(0, SHOWN);
   return html`<${Card} title="Running" count=${number(count)} id="running" class="running">
     ${jobs.length === 0 && html`<${Empty}>${lastEnded.value ? html`Nothing runs. The last job ended ${ago(moment(lastEnded.value), now.value)}.` : html`Nothing runs. A worker takes the first job that has room: <code>qo worker app:worker</code>`}<//>`}

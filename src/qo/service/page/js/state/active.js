@@ -6,13 +6,14 @@ import { onFrame, onReset, whole } from "../live.js";
 import { remember } from "./names.js";
 import { whenSeen } from "./seen.js";
 
-/** So many of each state are read. */
-export const MOST = 200;
+const MOST = 200;
 const SHOWN = { starting: "running", running: "running", confirming: "confirming" };
 const READ_AGAIN_MS = 1000;
 
 export const running = signal(null);
 export const confirming = signal(null);
+/** Whether `running` has all of them. */
+export const hasAllRunning = signal(true);
 /** When the last job ended, as far as this page knows: RFC 3339 text or null. */
 export const lastEnded = signal(null);
 
@@ -37,6 +38,7 @@ export async function readActive() {
     const ask = (status) => getList(path("jobs"), { status, limit: MOST });
     const [starts, runs, asks] = await Promise.all(["starting", "running", "confirming"].map(ask));
     all = { running: byStart([...runs.items, ...starts.items]), confirming: asks.items };
+    hasAllRunning.value = starts.next === null && runs.next === null;
     remember(all.running);
     missed.forEach(take);
     draw();
