@@ -16,7 +16,7 @@ from tests.dashboard.test_insight_page import card, finish, numbers
 from tests.history.staging import Staged, fresh_database, fresh_store, switch_on
 from tests.service.conftest import Service, running_service
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.nightly]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_the_days_are_charts_with_their_numbers(page: Page, served: Service) -> None:

@@ -25,6 +25,8 @@ WAITING = 10_000
 MOST_BYTES_A_CHANGE = 30 * 1024 / CHANGES_A_SECOND
 """Under 30 KB a second on the wire."""
 MOST_HEAP_GROWTH = 10 * 1024 * 1024
+MOST_IN_HALF_A_MINUTE = 4 * 1024 * 1024
+"""A page that kept what it had drawn before grew by seven."""
 LONGEST_TASK_MS = 100
 MOST_ROWS = 60
 
@@ -200,7 +202,7 @@ async def test_a_long_line_in_a_storm_is_light_on_wire_memory_and_document(
 
     assert 0 < drawn <= MOST_ROWS
     assert received < rounds * MOST_BYTES_A_CHANGE
-    assert await heap_bytes(session) - before < MOST_HEAP_GROWTH
+    assert await heap_bytes(session) - before < (MOST_HEAP_GROWTH if is_whole else MOST_IN_HALF_A_MINUTE)
     if is_whole:  # not in the gate, whose machines are busy with other tests
         assert first_rows_ms < 1000
         assert await page.evaluate("longest") < LONGEST_TASK_MS

@@ -14,7 +14,7 @@ from tests.dashboard.test_access import sign_in
 from tests.service.conftest import Service
 
 # Nightly, to keep the gate short: the pages of the line and of a job are tested at every change.
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.nightly]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 HOSTILE = "<img src=x onerror=alert(1)>"
 BIG = 2**63 - 1
 

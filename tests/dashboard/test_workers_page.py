@@ -13,7 +13,7 @@ from tests.dashboard.staging import register, start
 from tests.service.conftest import Service
 
 # Nightly, to keep the gate short: the pages of the line and of a job are tested at every change.
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.nightly]
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

@@ -2,4 +2,35 @@
 export { Fragment, createContext, h, render } from "preact";
 export { useCallback, useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 export { batch, computed, effect, signal, untracked, useComputed, useSignal, useSignalEffect } from "@preact/signals";
-export { html } from "htm/preact";
+
+import htm from "htm";
+import { h, options } from "preact";
+
+const NOTHING_IS_KEPT = 3;
+
+/**
+ * htm keeps the elements of a template that never change, and gives the same ones to Preact for each drawing. An element
+ * names its parent, so the drawing that it was in first would stay in memory for as long as the page is open.
+ */
+export const html = htm.bind(function (...element) {
+  this[0] = NOTHING_IS_KEPT;
+  return h(...element);
+});
+
+/**
+ * Preact leaves what was drawn before with its children and its parent. Some of these are in the new drawing, too, and
+ * name their parents, so each drawing would keep all before it: 14 MB a minute of a busy line. Here the former element
+ * lets go of both when the new one is complete. `__c` is a component, `__e` the element in the document, `__k` the
+ * children of an element, and `__` its parent.
+ */
+const latest = new WeakMap();
+const { diffed } = options;
+options.diffed = (element) => {
+  const thing = element.__c ?? element.__e;
+  if (thing) {
+    const before = latest.get(thing);
+    if (before && before !== element) before.__k = before.__ = null;
+    latest.set(thing, element);
+  }
+  diffed?.(element);
+};
