@@ -112,7 +112,8 @@ async def test_the_order_is_that_of_the_store_after_random_changes(page: Page, s
     assert await all_ids_shown(page) == expected
 
 
-async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, served: Service) -> None:
+@pytest.mark.parametrize("presses", [30, pytest.param(100, marks=pytest.mark.nightly)])
+async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, served: Service, presses: int) -> None:
     storm = Storm(served.queue, seed=7, leaving=0)  # rows that leave may leave nothing to press under the pointer
     await storm.submit(60)
     await page.goto("/")
@@ -126,7 +127,7 @@ async def test_in_a_storm_every_press_hits_the_job_that_was_shown(page: Page, se
 
     pressed: list[tuple[str, str]] = []
     async with storm.going_on():
-        for press in range(100):
+        for press in range(presses):
             await page.mouse.move(first["x"] + 10, first["y"] + 10 + 46 * (press % 5))
             await page.mouse.down()
             await asyncio.sleep(0.05 * (press % 4))

@@ -9,6 +9,7 @@ import { moveBeside, moveTo } from "./moves.js";
 const narrow = matchMedia("(max-width: 700px)");
 const ROW_PX = 46;
 const IDLE_MS = 8000;
+const SLOP_PX = 8; // a pointer that moves less is still pressing
 const NARROW_ROW_PX = 66; // there is no room beside each other
 const NICE = [10, 20, 30, 60, 120, 180, 300, 600, 900, 1200, 1800, 2700, 3600, 5400, 7200, 10_800, 14_400, 21_600, 43_200, 86_400];
 
@@ -89,12 +90,16 @@ export function createControl(line, scroller) {
     // may still be drawn, and must not move this row.
     pressedAt = event.target.closest("[data-id]")?.dataset.id ?? null;
     list.anchor.engage("pointer");
+    const button = event.target.closest("button, a");
     const name = `press ${(presses += 1)}`;
     list.hold(name);
     stayAwake();
-    const end = () => {
+    const end = (up) => {
       removeEventListener("pointerup", end);
       removeEventListener("pointercancel", end);
+      // Where the row was drawn elsewhere after all, the browser clicks what is common to both places.
+      const isHere = Math.hypot(up.clientX - event.clientX, up.clientY - event.clientY) < SLOP_PX;
+      if (up.type === "pointerup" && isHere && button?.isConnected && !button.contains(up.target)) button.click();
       setTimeout(() => {
         if (name === `press ${presses}`) pressedAt = null; // else the next press has begun already
         list.release(name);
