@@ -2,20 +2,9 @@
 export { Fragment, createContext, h, render } from "preact";
 export { useCallback, useContext, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 export { batch, computed, effect, signal, untracked, useComputed, useSignal, useSignalEffect } from "@preact/signals";
+export { html } from "htm/preact";
 
-import htm from "htm";
-import { h, options } from "preact";
-
-const NOTHING_IS_KEPT = 3;
-
-/**
- * htm keeps the elements of a template that never change, and gives the same ones to Preact for each drawing. An element
- * names its parent, so the drawing that it was in first would stay in memory for as long as the page is open.
- */
-export const html = htm.bind(function (...element) {
-  this[0] = NOTHING_IS_KEPT;
-  return h(...element);
-});
+import { options } from "preact";
 
 /**
  * Preact leaves what was drawn before with its children and its parent. Some of these are in the new drawing, too, and
